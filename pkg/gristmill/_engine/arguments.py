@@ -27,11 +27,11 @@ from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
 
-# The most integers in a position, not counting the first one.
-MOST_WAITING = (1 << 16) - 1
+# The most integers in a position after the first one: records that wait in buckets.
+MAX_WAITING = (1 << 16) - 1
 STALL_ACTIONS = ("warn", "restart")
 # The scheduler's own limit: an output's attempts are counted in few bits.
-MOST_RESTARTS = 100
+MAX_RESTARTS = 100
 
 
 def check_worker_count(worker_count: int | None) -> int:
@@ -62,29 +62,29 @@ def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
             f"Current worker_buffer_size is {buffer}."
         )
     if streams is not None:
-        _check_least("streams", streams, 1, "Leave it out for max(worker_count, 1).")
+        _check_minimum("streams", streams, 1, "Leave it out for max(worker_count, 1).")
     check_restarts(max_restarts)
 
 
 def check_restarts(max_restarts: int) -> None:
     """Check the number of retries of a unit whose worker died."""
-    _check_least("max_restarts", max_restarts, 0, "0 gives up when a worker dies.")
-    if max_restarts > MOST_RESTARTS:
+    _check_minimum("max_restarts", max_restarts, 0, "0 gives up when a worker dies.")
+    if max_restarts > MAX_RESTARTS:
         raise ValueError(
-            f"max_restarts must be at most {MOST_RESTARTS}, got {max_restarts}. It is"
+            f"max_restarts must be at most {MAX_RESTARTS}, got {max_restarts}. It is"
             " the number of retries of one output, whatever other outputs need."
         )
 
 
-def _check_least(name: str, value: int, least: int, advice: str) -> None:
+def _check_minimum(name: str, value: int, minimum: int, advice: str) -> None:
     check_integer(name, value)
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}. {advice}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}. {advice}")
 
 
 def check_readers(sampler: Any, read_options: Any) -> None:
     """Raise TypeError if the sampler or the read options have the wrong type."""
-    if not hasattr(type(sampler), "__getitem__") or _is_plain(sampler):
+    if not hasattr(type(sampler), "__getitem__") or _lacks_record_keys(sampler):
         raise TypeError(
             "sampler must have __getitem__(index) that returns a RecordMetadata, got"
             f" {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or your own"
@@ -95,7 +95,7 @@ def check_readers(sampler: Any, read_options: Any) -> None:
         check_instance("read_options", read_options, ReadOptions, expected)
 
 
-def _is_plain(sampler: Any) -> bool:
+def _lacks_record_keys(sampler: Any) -> bool:
     """Return whether a sampler is a sequence of objects without a `record_key`."""
     if not isinstance(sampler, (collections.abc.Sequence, np.ndarray)):
         return False
@@ -105,13 +105,13 @@ def _is_plain(sampler: Any) -> bool:
 @functools.cache
 def warn_of_lengths(sampler: str, records: int, length: int) -> None:
     """Log that a sampler and the source differ in length, once for each pair."""
-    what, purpose = (
+    effect, alternative = (
         f"only records of the first {records} are read",
         f"slice it: MapDataset.source(source)[:{records}]",
     )
     if records > length:
-        what = "record keys wrap around, so that some records are read more often"
-        purpose = "pass num_epochs"
+        effect = "record keys wrap around, so that some records are read more often"
+        alternative = "pass num_epochs"
     log.warning(
         "%s has num_records=%d, but the data source has %d records: %s. Pass"
         " num_records=%d, or use load(), which takes it from the source; len() of a"
@@ -119,14 +119,14 @@ def warn_of_lengths(sampler: str, records: int, length: int) -> None:
         sampler,
         records,
         length,
-        what,
+        effect,
         length,
-        purpose,
+        alternative,
     )
 
 
 def check_records(sampler: Any, source: Any) -> None:
-    """Check that a source fits a sampler; warn if their lengths differ.
+    """Check that a sampler can read a source; warn if their lengths differ.
 
     Raises:
         TypeError: The source's records have no numbers.
@@ -305,16 +305,18 @@ def check_operations(operations: Sequence[Any], name: str = "operations") -> lis
 
 def _check_buckets(operations: Sequence[Any], name: str) -> None:
     """Raise ValueError if operations cannot be combined with a `BucketBatch`."""
-    numbers = [n for n, op in enumerate(operations) if isinstance(op, BATCHES)]
-    buckets = [n for n in numbers if isinstance(operations[n], transforms.BucketBatch)]
-    if not buckets:
+    batch_numbers = [n for n, op in enumerate(operations) if isinstance(op, BATCHES)]
+    bucket_numbers = [
+        n for n in batch_numbers if isinstance(operations[n], transforms.BucketBatch)
+    ]
+    if not bucket_numbers:
         return
-    later = operations[numbers[0] :]
-    refused = [op for op in later if isinstance(op, NEED_METADATA)]
-    refused += [
+    later = operations[batch_numbers[0] :]
+    incompatible = [op for op in later if isinstance(op, NEED_METADATA)]
+    incompatible += [
         op for op in operations if is_legacy(op) or isinstance(op, transforms.FlatMap)
     ]
-    if refused or buckets != numbers[:1]:
+    if incompatible or bucket_numbers != batch_numbers[:1]:
         raise ValueError(
             f"The BucketBatch of {name} must be the first operation that batches, the"
             " only BucketBatch, and without flat maps, functions over Records, and"
@@ -322,9 +324,9 @@ def _check_buckets(operations: Sequence[Any], name: str) -> None:
             f" {[type(op).__name__ for op in operations]}. Leave these out, or use a"
             " chain: MapDataset.source(...).to_iter_dataset().apply(...)."
         )
-    waiting = sum(operations[buckets[0]].buckets().sizes)
-    if waiting > MOST_WAITING:
+    max_waiting = sum(operations[bucket_numbers[0]].buckets().sizes)
+    if max_waiting > MAX_WAITING:
         raise ValueError(
             f"The batch sizes of the BucketBatch of {name} must sum up to at most"
-            f" {MOST_WAITING}, got {waiting}. Pass smaller batch sizes."
+            f" {MAX_WAITING}, got {max_waiting}. Pass smaller batch sizes."
         )

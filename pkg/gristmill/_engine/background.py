@@ -33,17 +33,18 @@ EXIT_WAIT_S = 1.0
 class Background:
     """Runs calls in up to `threads` threads, in the order in which they are submitted.
 
-    Threads start when they are needed.  Any thread may call the methods.  In a fork of
-    the process, the object is `lost`, because the fork does not have the threads.
+    Threads start when they are needed.  Any thread may call the methods.  A fork of the
+    process cannot use the object, because it does not have the threads: `is_in_fork`.
     """
 
     def __init__(self, threads: int, name: str) -> None:
-        self._most = threads
+        self._max_threads = threads
         self._name = name
         self._owner = os.getpid()
+        # Changed by `submit`, under the lock of `_shared`.
         self._threads: list[threading.Thread] = []
         self._shared = _Shared()
-        _all.add(self)
+        _instances.add(self)
 
     @property
     def is_in_fork(self) -> bool:
@@ -63,7 +64,7 @@ class Background:
             shared.tasks.put((future, call, arguments))
             if shared.idle:
                 shared.idle -= 1
-            elif len(self._threads) < self._most:
+            elif len(self._threads) < self._max_threads:
                 self._start_thread()
         return future
 
@@ -115,16 +116,19 @@ class _Shared:
 
     def __init__(self) -> None:
         self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
-        # Reentrant: the garbage collector may close a `Background` anywhere.
+        # Guards the fields below.  Reentrant: the garbage collector may close a
+        # `Background` anywhere.
         self.lock = threading.RLock()
         self.closed = False
-        # The number of threads that wait for a task, minus the number of tasks queued.
+        # The number of threads without a task.  It may be too high after all threads
+        # have started, when it no longer matters.
         self.idle = 0
         # The threads that run a call, by `threading.get_ident`.
         self.busy: set[int] = set()
 
 
 def _work(shared: _Shared) -> None:
+    """Run tasks in a thread until `close` has put None into the queue."""
     thread = threading.get_ident()
     while (task := shared.tasks.get()) is not None:
         with shared.lock:
@@ -152,16 +156,16 @@ def _run(
         future.set_result(result)
 
 
-_all: weakref.WeakSet[Background] = weakref.WeakSet()
+_instances: weakref.WeakSet[Background] = weakref.WeakSet()
 os.register_at_fork(after_in_child=cancellation.revive_all)
 
 
 @atexit.register
 def _leave_at_exit() -> None:
     """Stop all threads; wait a moment for those in the middle of a call."""
-    left = list(_all)
-    for background in left:
+    backgrounds = list(_instances)
+    for background in backgrounds:
         background.close()
     deadline = time.monotonic() + EXIT_WAIT_S
-    for background in left:
+    for background in backgrounds:
         background.join(max(0.0, deadline - time.monotonic()))

@@ -58,18 +58,19 @@ class BlockQueue:
         threads, ahead = int(options.num_threads), int(options.prefetch_buffer_size)
         allowed = ahead > 0 and blocks.allows_threads
         self._ahead = ahead if look_ahead and threads and allowed else 0
-        self._threads_where_slow = threads if allowed else 0
-        fast = min(threads, blocks.threads_where_fast)
-        self._threads_where_fast = fast if self._ahead else 0
-        self._threads = self._threads_where_fast
-        # The size of the first block decides how long a slow read waits.
+        self._threads_if_slow = threads if allowed else 0
+        max_if_fast = min(threads, blocks.threads_if_fast)
+        self._threads_if_fast = max_if_fast if self._ahead else 0
+        self._threads = self._threads_if_fast
+        # The first block sets `slow_s`, by its size.
         self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
         self._record_bytes = 1.0
         self._plan = (
             ReadAheadPlan(keys, self._ahead) if blocks.far and self._ahead else None
         )
         self._pool: _core.Pool | None = None
-        # Position, keys and end of each block that was begun.
+        # Each block that is being read: its position, its keys, and the call that waits
+        # for it.
         self._blocks_ahead: collections.deque[tuple[int, Int64Array, Finish]] = (
             collections.deque()
         )
@@ -113,13 +114,13 @@ class BlockQueue:
         if self._plan is not None:
             self._look_far_ahead(self._plan, position, block)
             return
-        most = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
-        end = min(position + most, self._keys.length)
+        max_ahead = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
+        end = min(position + max_ahead, self._keys.length)
         if not self._blocks.whole:
-            block = min(block, most)
+            block = min(block, max_ahead)
         if self._blocks_ahead:
-            last, keys, _ = self._blocks_ahead[-1]
-            position = last + len(keys)
+            last_position, keys, _ = self._blocks_ahead[-1]
+            position = last_position + len(keys)
         while position < end and self._probe.left:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._begin(position, keys, None)
@@ -128,8 +129,8 @@ class BlockQueue:
     def _look_far_ahead(self, plan: ReadAheadPlan, position: int, block: int) -> None:
         end = min(plan.end_position(position), self._keys.length)
         if self._blocks_ahead:
-            last, keys, _ = self._blocks_ahead[-1]
-            position = last + len(keys)
+            last_position, keys, _ = self._blocks_ahead[-1]
+            position = last_position + len(keys)
         while position < end:
             count = block if self._blocks.whole else plan.block_size(position, block)
             keys = self._keys.block(position, min(count, self._keys.length - position))
@@ -172,7 +173,7 @@ class BlockQueue:
     def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         """Read in the caller; choose who reads next by the time that this waited."""
         block, waits = self._read_timed(keys, alloc)
-        slow, fast = self._threads_where_slow, self._threads_where_fast
+        slow, fast = self._threads_if_slow, self._threads_if_fast
         self._use_threads(slow if waits else fast)
         self._probe.decide(waits)
         return block
@@ -182,7 +183,7 @@ class BlockQueue:
 
         If that remains unknown, the caller reads the next block to find out.
         """
-        self._use_threads(self._threads_where_slow)
+        self._use_threads(self._threads_if_slow)
         trial = Trial()
         block = self._blocks.begin(keys, alloc, self._ensure_pool())()
         trial.end()
@@ -195,7 +196,7 @@ class BlockQueue:
         read = functools.partial(self._blocks.read, keys, alloc)
         block, _, waited_s = read_timed(read)
         self._update_slow_s(block, keys)
-        return block, waited_s > self._probe.slow_s and self._threads_where_slow > 0
+        return block, waited_s > self._probe.slow_s and self._threads_if_slow > 0
 
     def _update_slow_s(self, block: Any, keys: Int64Array) -> None:
         """Set the least time that a slow read of this block waits."""
@@ -238,6 +239,7 @@ class BlockReading:
         # The rest of the last block, and its position.  Failed reads are None in it.
         self._ready: list[Any] = []
         self._ready_at = 0
+        # The exceptions of failed reads, by position.
         self._failures: dict[int, Exception] = {}
         # The keys after `_ready` of a block that cannot be read as a whole.
         self._unread: Int64Array = NO_KEYS
@@ -259,8 +261,8 @@ class BlockReading:
                 # Read it again if it is requested again: an exception is raised once.
                 self._drop_until(at + 1)
                 return ReadResult(elements, failure)
-            failed = (number for number in self._failures if number > at)
-            elements += self._ready[: min([at + wanted, *failed]) - at]
+            failed_positions = (failed for failed in self._failures if failed > at)
+            elements += self._ready[: min([at + wanted, *failed_positions]) - at]
             self._drop_until(position + len(elements))
         loaded_end = self._ready_at + len(self._ready) + len(self._unread)
         self._queue.look_ahead(max(position + count, loaded_end), max(count, MIN_BLOCK))
@@ -299,15 +301,15 @@ class BlockReading:
         self._drop()
         self._ready_at = position
         if position < loaded_end or not len(unread):
-            waits = self._queue.next_count(position)
+            waiting = self._queue.next_count(position)
             try:
                 self._ready = self._queue.take(position, keys)
                 if not self._source.serves_bytes:
-                    keys = self._keys.block(position, waits) if waits else keys
+                    keys = self._keys.block(position, waiting) if waiting else keys
                     self._ready = self._source.elements(keys, self._ready)
                 return
             except Exception:
-                unread = self._keys.block(position, waits) if waits else keys
+                unread = self._keys.block(position, waiting) if waiting else keys
             if len(unread) <= MIN_BLOCK:
                 self._read_singly(position, unread)
                 return

@@ -16,7 +16,7 @@ from gristmill._base.types import Int64Array
 from gristmill._engine.program import StepSpec
 from gristmill._engine.reading import ReadResult
 from gristmill._engine.stream import record_word
-from gristmill._engine.stream_keys import RecordKeys, SamplerDraws
+from gristmill._engine.stream_keys import RecordKeys, SamplerDraws, first_records
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
 from gristmill._hot.block_call import BlockCall, BlockLengthError
@@ -40,7 +40,8 @@ class BlockSteps:
         self._draws = draws
         self._record_address = record_address
         self._current_record = record_word(record_address)
-        # The runs of other steps, and the call after each run except for the last.
+        # The steps between the calls, some of them empty, and the call after each part
+        # except for the last.
         self._parts: list[tuple[StepSpec, ...]] = []
         self._calls: list[tuple[BlockCall, str]] = []
         first = 0
@@ -51,9 +52,8 @@ class BlockSteps:
                 first = number + 1
         self._parts.append(steps[first:])
         self._size = max(call.size for call, _ in self._calls)
-        # A record has one generator for all of its steps.
-        random = [_draws_of(part) for part in self._parts]
-        self._shares_generators = sum(random) > 1
+        # True if steps of several parts draw from a record's generator.
+        self._shares_generators = sum(map(_has_random_step, self._parts)) > 1
 
     def round_up(self, count: int) -> int:
         """Return `count` rounded up to a multiple of the largest block size."""
@@ -75,7 +75,7 @@ class BlockSteps:
             return self._run_together(elements, keys, indices)
         except _CallFailed as call_failed:
             failed = call_failed
-        ran = hot_run.run_block(
+        result = hot_run.run_block(
             None,
             keys,
             indices,
@@ -84,11 +84,12 @@ class BlockSteps:
             self._record_address,
             rewind(),
         )
-        if ran[3] is None and isinstance(failed.error, BlockLengthError):
+        _, _, _, error = result
+        if error is None and isinstance(failed.error, BlockLengthError):
             note = f"while {failed.name} processed {failed.count} elements"
             failed.error.add_note(note)
             return [], None, 1, failed.error
-        return ran
+        return result
 
     def _run_together(
         self, elements: list[Any], keys: Int64Array, indices: Int64Array
@@ -98,27 +99,26 @@ class BlockSteps:
         places = np.arange(consumed)
         for number, part in enumerate(self._parts):
             if part:
-                done, kept, used, failure = hot_run.run_block(
+                elements, kept_places, part_consumed, failure = hot_run.run_block(
                     None, keys, indices, part, draws, self._record_address, elements
                 )
                 if failure is not None:
-                    consumed, error = int(places[used - 1]) + 1, failure
-                left = slice(len(done)) if kept is None else kept
-                keys, indices, places = keys[left], indices[left], places[left]
-                elements = done
+                    consumed, error = int(places[part_consumed - 1]) + 1, failure
+                passed = slice(len(elements)) if kept_places is None else kept_places
+                keys, indices, places = keys[passed], indices[passed], places[passed]
             if number < len(self._calls) and elements:
                 elements = self._call_block(*self._calls[number], elements, keys)
-        whole = len(places) == consumed - (error is not None)
-        return elements, None if whole else places.tolist(), consumed, error
+        all_passed = len(places) == consumed - (error is not None)
+        return elements, None if all_passed else places.tolist(), consumed, error
 
     def _call_block(
         self, call: BlockCall, name: str, elements: list[Any], keys: Int64Array
     ) -> list[Any]:
         self._current_record.value = int(keys[0])
-        began = hot_run.begin()
+        stage_start = hot_run.begin()
         try:
             results = call.call_all(elements)
-            hot_run.end(name, began)
+            hot_run.end(name, stage_start)
             return results
         except Exception as error:
             raise _CallFailed(error, name, len(elements)) from None
@@ -156,20 +156,19 @@ def split_block(
     The rest is None if the block has fewer elements, or as many and no record after
     the last of them.
     """
-    records, read, (elements, kept, consumed, error) = block
+    records, read, (elements, places, consumed, error) = block
     if len(elements) < want:
         return block, None
-    end = want if kept is None else kept[want - 1] + 1
+    end = want if places is None else places[want - 1] + 1
     if end == consumed and error is None:
         return block, None
-    keys, indices, names = records
-    first = keys[:end], indices[:end], None if names is None else names[:end]
-    first_kept = kept[:want] if kept else None
-    rest_kept = None if kept is None else [place - end for place in kept[want:]]
+    first_places = places[:want] if places else None
+    rest_places = None if places is None else [place - end for place in places[want:]]
     rest_read = None if read is None else ReadResult(read.elements[end:], read.failure)
-    first_ran: BlockResult = elements[:want], first_kept, end, None
-    rest_ran: BlockResult = elements[want:], rest_kept, consumed - end, error
-    return (first, read, first_ran), (records_after(records, end), rest_read, rest_ran)
+    first_result: BlockResult = elements[:want], first_places, end, None
+    rest_result: BlockResult = elements[want:], rest_places, consumed - end, error
+    first = first_records(records, end), read, first_result
+    return first, (records_after(records, end), rest_read, rest_result)
 
 
 def records_after(records: RecordKeys, count: int) -> RecordKeys:
@@ -193,13 +192,13 @@ def run_steps(
     Raises:
         Exception: A step raised it; it has a note.
     """
-    done, _, _, error = hot_run.run_block(
+    results, _, _, error = hot_run.run_block(
         None, key, index, steps, draws, record_address, element
     )
     if error is not None:
         raise error
-    return done
+    return results
 
 
-def _draws_of(steps: tuple[StepSpec, ...]) -> bool:
+def _has_random_step(steps: tuple[StepSpec, ...]) -> bool:
     return any(opcode == step_kinds.RANDOM_MAP for opcode, _, _ in steps)

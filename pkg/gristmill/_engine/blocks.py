@@ -26,9 +26,9 @@ class RecordBlocks:
         can_join: Whether two blocks can be joined.  If so, a probe begins with the
             first record alone.
         far: Whether reads wait for a network, regardless of what probes measure.
-        threads_where_fast: The number of threads that read if reads do not block.
-        slow_record_s, slow_byte_s: If a read waits for longer than these for each
-            record and byte, more threads read.
+        threads_if_fast: The number of threads that read if reads do not block.
+        slow_record_s, slow_byte_s: A read is slow, so more threads read, if it waits
+            for longer than the sum of these times for each record and each byte.
     """
 
     allows_threads = True
@@ -38,7 +38,7 @@ class RecordBlocks:
     slow_record_s = 30e-6
     slow_byte_s = 5e-9
     # More threads would evict each other's data from the caches.
-    threads_where_fast = os.cpu_count() or 1
+    threads_if_fast = os.cpu_count() or 1
 
     def __init__(self, source: RecordSource[Any], packed: bool = False) -> None:
         self._reader: Any = source.reader
@@ -46,9 +46,11 @@ class RecordBlocks:
         self.far = source.is_far
 
     def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        """Return the block of some keys; its arrays come from `alloc` if possible."""
         return self._reader.read_many(keys, packed=self.whole)
 
     def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
+        """Begin to read a block with a pool's threads; return the call that waits."""
         # More parts than threads even out the load.
         parts = 2 * pool.threads
         return _core.PendingRead(
@@ -56,14 +58,17 @@ class RecordBlocks:
         ).wait
 
     def nbytes(self, block: Any) -> int:
+        """Return the size of a block's records, in bytes."""
         return block[0].nbytes if self.whole else sum(map(len, block))
 
     def join(self, first: Any, second: Any) -> Any:
         """Return the records of two blocks as one block."""
         if not self.whole:
             return first + second
-        data = np.concatenate([first[0], second[0]])
-        return data, np.concatenate([first[1], second[1][1:] + first[1][-1]])
+        (first_data, first_offsets), (second_data, second_offsets) = first, second
+        data = np.concatenate([first_data, second_data])
+        later_offsets = second_offsets[1:] + first_offsets[-1]
+        return data, np.concatenate([first_offsets, later_offsets])
 
     def mean_bytes(self, keys: Int64Array) -> float:
         """Return the mean size of some records; 0 if it is not known before a read."""
@@ -81,7 +86,7 @@ class TableBlocks:
     # Memory is faster than this by an order of magnitude, disks are slower by one.
     slow_record_s = 5e-6
     slow_byte_s = 1e-9
-    threads_where_fast = 0
+    threads_if_fast = 0
 
     def __init__(self, table: TableSource, rules: Rules) -> None:
         self._table = table

@@ -56,18 +56,18 @@ class BucketStream(NativeStream):
         # The bucket of each element that was added for the output being computed.
         self._added: list[int] = []
         # The positions of waiting elements that were not read again yet.
-        self._unread: Position = ()
+        self._unread_positions: Position = ()
 
     def seek(self, position: Position) -> None:
         super().seek(position[:1])
         self.position = position
-        self._unread = position[1:]
+        self._unread_positions = position[1:]
         self._waiting = [[] for _ in self._buckets.sizes]
         self._waiting_positions = {}
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        if self._unread:
-            self._read_again()
+        if self._unread_positions:
+            self._reread_waiting()
         self._added.clear()
         try:
             output = super().next(alloc)
@@ -96,8 +96,8 @@ class BucketStream(NativeStream):
                 return self._batch_of(bucket)
         if self._consumed < self._length:
             raise StopIteration  # There are many bad records, and no element yet.
-        for bucket, some in enumerate(self._waiting):
-            if some and not self._spec.drop_remainder:
+        for bucket, waiting in enumerate(self._waiting):
+            if waiting and not self._spec.drop_remainder:
                 return self._batch_of(bucket)
         raise StopIteration
 
@@ -123,13 +123,13 @@ class BucketStream(NativeStream):
 
     def _batch_of(self, bucket: int) -> Any:
         """Return the batch of all waiting elements of a bucket."""
-        some = self._waiting[bucket]
-        self._key_parts += [one.key for one in some]
+        waiting = self._waiting[bucket]
+        self._key_parts += [one.key for one in waiting]
         try:
-            batch = self._buckets.batch([one.element for one in some], bucket)
+            batch = self._buckets.batch([one.element for one in waiting], bucket)
         except Exception as error:
             self._remove(bucket)
-            text = f"made a batch of {len(some)} elements"
+            text = f"made a batch of {len(waiting)} elements"
             raise self._with_note(error, text) from None
         self._remove(bucket)
         return batch
@@ -144,13 +144,13 @@ class BucketStream(NativeStream):
         failure.add_note(f"while {type(self._spec).__name__} {doing}")
         return failure
 
-    def _read_again(self) -> None:
+    def _reread_waiting(self) -> None:
         """Read the waiting elements of the position again."""
         consumed, sizes = self._consumed, self._buckets.sizes
         waiting: list[list[WaitingElement]] = [[] for _ in sizes]
         self.record_errors.replay()
         try:
-            for position in self._unread:
+            for position in self._unread_positions:
                 one = self._element_at(position)
                 bucket = self._bucket_of(one)
                 waiting[bucket].append(one)
@@ -163,8 +163,8 @@ class BucketStream(NativeStream):
         finally:
             self._consumed = consumed
             self.record_errors.begin()
-        self._waiting_positions = dict.fromkeys(self._unread)
-        self._waiting, self._unread = waiting, ()
+        self._waiting_positions = dict.fromkeys(self._unread_positions)
+        self._waiting, self._unread_positions = waiting, ()
 
     def _element_at(self, position: int) -> WaitingElement:
         """Return the element of one record; move to the position after it.
@@ -184,8 +184,8 @@ class BucketStream(NativeStream):
             elements = [*self._replace_record(error, records, 0)]
         if len(elements) != 1:
             raise StateMismatch(
-                f"Record {position} of a stream must give one element, since an element"
-                f" of it waits for its batch in the state, but gave {len(elements)}."
-                f" {OTHER_PIPELINE}"
+                f"Record {position} of a stream must give one element, got"
+                f" {len(elements)}: the state has an element of it that waits for its"
+                f" batch. {OTHER_PIPELINE}"
             )
         return WaitingElement(position, self._key_of(parts), elements[0])

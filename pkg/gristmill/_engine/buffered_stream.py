@@ -8,8 +8,8 @@ from typing import Any
 from gristmill._base.types import Alloc
 from gristmill._engine.stream import NO_KEYS, Output, Position
 
-# The most outputs at a time, and about how long they take.
-MOST_OUTPUTS = 512
+# The most outputs in one call, and the duration of a call at which to aim.
+MAX_OUTPUTS = 512
 RUN_NS = 1_000_000
 
 
@@ -25,6 +25,7 @@ class BufferedStream:
         self.keys = NO_KEYS
         self.record_errors = stream.record_errors
         self._stream = stream
+        # The number of outputs to compute in the next call.
         self._run_outputs = 1
         # The outputs that are ready, the last one first.
         self._ready: list[Output] = []
@@ -63,12 +64,12 @@ class BufferedStream:
 
     def _compute_run(self) -> list[Output]:
         """Return the next outputs, the last one first; none before one that fails."""
-        began_ns = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         outputs: list[Output] = self._stream.next_run(self._run_outputs)
-        took_ns = time.perf_counter_ns() - began_ns
-        if took_ns < RUN_NS / 2:
-            self._run_outputs = min(2 * self._run_outputs, MOST_OUTPUTS)
-        elif took_ns > 2 * RUN_NS:
-            self._run_outputs = max(len(outputs) * RUN_NS // took_ns, 1)
+        duration_ns = time.perf_counter_ns() - start_ns
+        if duration_ns < RUN_NS / 2:
+            self._run_outputs = min(2 * self._run_outputs, MAX_OUTPUTS)
+        elif duration_ns > 2 * RUN_NS:
+            self._run_outputs = max(len(outputs) * RUN_NS // duration_ns, 1)
         outputs.reverse()
         return outputs

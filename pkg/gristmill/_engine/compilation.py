@@ -36,7 +36,7 @@ PROGRAM_MODULES.append(__name__)
 # Operations that return an unknown number of elements.
 _UNCOUNTED = (transforms.Filter, transforms.FlatMap, transforms.BucketBatch)
 # The limit for an epoch's first index: the indices of the epoch must fit into 64 bits.
-MOST_INDICES = 1 << 62
+MAX_FIRST_INDEX = 1 << 62
 
 
 class LoaderProgram(Program):
@@ -117,13 +117,13 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
     if not isinstance(sampler, SAMPLERS):
         name = type(sampler).__name__
         raise TypeError(
-            f"The sampler must have set_epoch(epoch) for epoch {epoch}, but {name} has"
-            f" none. Define it so that {name}()[index] depends on the epoch."
+            f"sampler must have set_epoch(epoch) for epoch {epoch}, got a {name}"
+            f" without it. Define it so that {name}()[index] depends on the epoch."
         )
     first = sampler._first_index(epoch)
-    if first >= MOST_INDICES:
+    if first >= MAX_FIRST_INDEX:
         raise OverflowError(
-            f"The first index of epoch {epoch} must be below {MOST_INDICES}, got"
+            f"The first index of epoch {epoch} must be below {MAX_FIRST_INDEX}, got"
             f" {first}. Pass a smaller epoch."
         )
     return dataclasses.replace(program, sampler=sampler._endless(), first_index=first)
@@ -137,8 +137,8 @@ def changes_with_epoch(program: LoaderProgram, operations: Sequence[Any]) -> boo
     if sampler._num_epochs != 1:
         return False
     kinds = (*RANDOM, legacy.RandomMapOperation)
-    draws = any(isinstance(op, kinds) for op in operations)
-    return sampler._shuffle or (draws and sampler.seed is not None)
+    has_random_steps = any(isinstance(op, kinds) for op in operations)
+    return sampler._shuffle or (has_random_steps and sampler.seed is not None)
 
 
 def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
@@ -150,13 +150,14 @@ def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
 
 
 def _needs_records(operations: Sequence[Any]) -> bool:
-    batched = False
+    """Return whether the operations run over `Record` objects, see `record_stream`."""
+    follows_batch = False
     for op in operations:
         if is_legacy(op) or isinstance(op, transforms.FlatMap):
             return True
-        if batched and isinstance(op, NEED_METADATA):
+        if follows_batch and isinstance(op, NEED_METADATA):
             return True
-        batched = batched or isinstance(op, BATCHES)
+        follows_batch = follows_batch or isinstance(op, BATCHES)
     return False
 
 
@@ -185,10 +186,10 @@ def _shard_length(sampler: Any, shard: ShardOptions) -> int:
     Without drop_remainder, the first shards get one more.
     """
     total = _sampler_length(sampler)
-    whole, rest = divmod(total, shard.shard_count)
-    if not shard.drop_remainder and shard.shard_index < rest:
-        return whole + 1
-    return whole
+    quotient, remainder = divmod(total, shard.shard_count)
+    if not shard.drop_remainder and shard.shard_index < remainder:
+        return quotient + 1
+    return quotient
 
 
 def _sampler_length(sampler: Any) -> int:

@@ -19,28 +19,30 @@ class DeferringStream(NativeStream):
     ) -> None:
         super().__init__(program, stream, record_address, look_ahead)
         steps = program.batch_stages[0].deferred
+        # Pairs of steps and their block runner; `_next_deferring` uses the second one.
         self._plain_steps = self._steps, self._block_runner
         self._deferred_steps = steps, block_steps(steps, self._draws, record_address)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         if self._lookahead_disabled:
             return self._next_eager(alloc)
-        before = self._consumed
+        start = self._consumed
 
         def eager() -> Any:
-            self._go_back(before)
+            self._go_back(start)
             return self._next_eager(alloc)
 
         return deferred_else_eager(lambda: self._next_deferring(alloc), eager)
 
     def _next_deferring(self, alloc: Alloc | None) -> Any:
-        before = self._consumed
+        start = self._consumed
         self._steps, self._block_runner = self._deferred_steps
         try:
             return super().next(alloc)
         except StopIteration as end:
-            if self._consumed == before:
+            if self._consumed == start:
                 raise
+            # Eager steps raise the errors of records in a last batch that is dropped.
             raise RuntimeError("records that are left out may fail") from end
         finally:
             self._steps, self._block_runner = self._plain_steps

@@ -38,8 +38,8 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
         # Batches on the device, the state after each, and the exception instead of it.
         self._queue: deque[tuple[Any, Any, Exception | None]] = deque()
         # The exception that `get_state` raises if the iterator has no state.
-        self._stateless: TypeError | None = None
-        self._state = self._state_now()
+        self._state_error: TypeError | None = None
+        self._state = self._read_state()
 
     @abc.abstractmethod
     def _place(self, batch: Any) -> Any:
@@ -66,7 +66,7 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
                         placed = self._place(batch_to_place)
                     except Exception as error:
                         failure = as_failure(error, "placing a batch on its device")
-                self._queue.append((placed, self._state_now(), failure))
+                self._queue.append((placed, self._read_state(), failure))
             if not self._queue:
                 raise StopIteration
             placed, self._state, failure = self._queue.popleft()
@@ -87,8 +87,8 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
         Raises:
             TypeError: The iterator of `batches` has no state.
         """
-        if self._stateless is not None:
-            raise self._stateless
+        if self._state_error is not None:
+            raise self._state_error
         return self._state
 
     def set_state(self, state: Any) -> None:
@@ -108,21 +108,21 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
 
     def close(self) -> None:
         """Drop the batches on the device, and close the iterator if it has `close`."""
-        if self._stateless is None:
+        if self._state_error is None:
             self.set_state(self._state)
         self._queue.clear()
         if hasattr(self._iterator, "close"):
             self._iterator.close()
 
-    def _state_now(self) -> Any:
-        if self._stateless is not None:
+    def _read_state(self) -> Any:
+        if self._state_error is not None:
             return None
         if not hasattr(self._iterator, "get_state"):
             name = type(self._iterator).__name__
-            self._stateless = TypeError(f"{name} has no get_state().")
+            self._state_error = TypeError(f"{name} has no get_state().")
             return None
         try:
             return self._iterator.get_state()
         except TypeError as error:  # It iterates over an iterable without a state.
-            self._stateless = error
+            self._state_error = error
             return None

@@ -18,7 +18,7 @@ from gristmill._hot.error_location import as_failure
 # The note on an exception from unpickling, which only the parent can raise.
 RECEIVING = "while unpickling an output of a worker in the loader's process"
 # The most exceptions in a chain of causes that are sent.
-MOST_LINKS = 16
+MAX_LINKS = 16
 
 
 class Frame(NamedTuple):
@@ -35,15 +35,18 @@ class Frame(NamedTuple):
 
 def pack_failure(error: BaseException, worker: int) -> bytes:
     """Pack the parts of an exception and its causes that can be sent."""
+    # For each exception: its pickle, text, frames and notes, and whether the next one
+    # is its explicit cause.
     packed: list[tuple[bytes | None, str, list[Frame], list[str], bool]] = []
     link: BaseException | None = as_failure(error, f"code in worker {worker}")
-    while link is not None and len(packed) < MOST_LINKS:
+    while link is not None and len(packed) < MAX_LINKS:
         notes = list(getattr(link, "__notes__", []))
-        text, frames, caused = _text(link), _frames(link), link.__cause__ is not None
-        packed.append((_pickle_exception(link), text, frames, notes, caused))
+        if not packed:
+            notes.append(f"in worker {worker}")
+        text, frames, has_cause = _text(link), _frames(link), link.__cause__ is not None
+        packed.append((_pickle_exception(link), text, frames, notes, has_cause))
         context = None if link.__suppress_context__ else link.__context__
         link = link.__cause__ or context
-    packed[0][3].append(f"in worker {worker}")
     return pickle.dumps(packed, 5)
 
 
@@ -69,9 +72,11 @@ def _frames(error: BaseException) -> list[Frame]:
 
 def _frame(entry: types.TracebackType, is_own: bool) -> Frame:
     code, line = entry.tb_frame.f_code, entry.tb_lineno or 1
-    places = itertools.islice(code.co_positions(), max(entry.tb_lasti, 0) // 2, None)
-    _, last_line, first, last = next(places, (None,) * 4)
-    return Frame(code.co_filename, code.co_name, line, last_line, first, last, is_own)
+    positions = itertools.islice(code.co_positions(), max(entry.tb_lasti, 0) // 2, None)
+    _, last_line, column, last_column = next(positions, (None,) * 4)
+    return Frame(
+        code.co_filename, code.co_name, line, last_line, column, last_column, is_own
+    )
 
 
 def _text(error: BaseException) -> str:
@@ -150,10 +155,12 @@ def _traceback(frames: list[Frame]) -> types.TracebackType | None:
                 {"__name__": frame.name, "__file__": frame.filename},
             )
         except RuntimeError as error:
-            here = error.__traceback__
-            assert here is not None and here.tb_next is not None
-            real = here.tb_next
-            chain = types.TracebackType(chain, real.tb_frame, real.tb_lasti, frame.line)
+            raised = error.__traceback__
+            assert raised is not None and raised.tb_next is not None
+            entry = raised.tb_next
+            chain = types.TracebackType(
+                chain, entry.tb_frame, entry.tb_lasti, frame.line
+            )
     return chain
 
 

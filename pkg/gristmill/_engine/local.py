@@ -55,7 +55,7 @@ class LocalRun:
         """
         if self._next_output is not None:
             self._reopen_in_fork()
-        ahead, position, times = self._next_output, self.position, self._times
+        next_output, position, times = self._next_output, self.position, self._times
         while True:
             number = position.next_stream
             if position.ended[number]:
@@ -66,15 +66,15 @@ class LocalRun:
             stream = self._streams.get(number) or self._open(number)
             try:
                 times.calls_until_measured -= 1
-                plain = (
+                is_plain = (
                     times.calls_until_measured
-                    and ahead is None
+                    and next_output is None
                     and self._held_output is None
                 )
-                output = stream.next() if plain else self._take_output(stream)
+                output = stream.next() if is_plain else self._take_output(stream)
             except StopIteration:
                 if not stream.record_errors.records:
-                    self._end(number, stream)
+                    self._mark_ended(number, stream)
                     continue
                 output = TurnSkipped.ONLY_BAD_RECORDS
             except OutputAbandoned:
@@ -85,18 +85,18 @@ class LocalRun:
                 position.pass_turn()
                 self._account(stream, error)
                 raise
-            instead = None
+            replacement = None
             if stream.record_errors.records:
-                instead = output if isinstance(output, TurnSkipped) else None
+                replacement = output if isinstance(output, TurnSkipped) else None
                 self._held_output = (output,)
-                self._account(stream, instead)
+                self._account(stream, replacement)
                 self._held_output = None
             position.positions[number] = stream.position
             # The body of `pass_turn`, without the cost of a call.
             position.next_stream = (number + 1) % len(position.positions)
-            if instead is None:
+            if replacement is None:
                 self.keys = stream.keys
-                if ahead is not None:
+                if next_output is not None:
                     self._begin_next()
                 return output
 
@@ -134,12 +134,12 @@ class LocalRun:
             for stream in streams.values():
                 stream.close()
 
-        ahead = self._next_output
-        if ahead is None:
+        next_output = self._next_output
+        if next_output is None:
             close()
         else:
             self._next_output = NextOutput()
-            ahead.close(close)
+            next_output.close(close)
 
     def _open(self, number: int) -> Stream:
         try:
@@ -152,7 +152,7 @@ class LocalRun:
         self._streams[number] = stream
         return stream
 
-    def _end(self, number: int, stream: Stream) -> None:
+    def _mark_ended(self, number: int, stream: Stream) -> None:
         """Record the end of the stream whose turn it was."""
         position = self.position
         position.ended[number] = True
@@ -173,25 +173,28 @@ class LocalRun:
             self._times.calls_until_measured += 1  # Nothing is computed.
             return stream.next()
         with self._times.measuring() as measured:
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             output = stream.next()
-            if hot_run.end(REST, began):
+            if hot_run.end(REST, stage_start):
                 measured.outputs += 1 + stream.ready
         return output
 
     def _compute_or_take(self, stream: Stream) -> Any:
-        ahead = self._next_output
-        return ahead.take() if ahead is not None and ahead.is_pending else stream.next()
+        """Return the next output of a stream; wait for it if a thread computes it."""
+        next_output = self._next_output
+        if next_output is not None and next_output.is_pending:
+            return next_output.take()
+        return stream.next()
 
     def _begin_next(self) -> None:
         """Begin to compute the next output in advance, unless that has begun."""
-        ahead, position = self._next_output, self.position
-        if ahead is None or ahead.is_pending or all(position.ended):
+        next_output, position = self._next_output, self.position
+        if next_output is None or next_output.is_pending or all(position.ended):
             return
         number = position.next_stream
         while position.ended[number]:
             number = (number + 1) % position.streams
-        ahead.begin((self._streams.get(number) or self._open(number)).next)
+        next_output.begin((self._streams.get(number) or self._open(number)).next)
 
     def _reopen_in_fork(self) -> None:
         """If this process is a fork, open all streams again at the current position."""
@@ -199,11 +202,13 @@ class LocalRun:
             self._next_output = NextOutput()
             self._streams = {}
 
-    def _account(self, stream: Stream, instead: Exception | TurnSkipped | None) -> None:
+    def _account(
+        self, stream: Stream, replacement: Exception | TurnSkipped | None
+    ) -> None:
         """Count the bad records before an output, or before its replacement."""
-        passed = stream.record_errors.summary
-        if self._error_counter is not None and passed is not None:
-            self._error_counter.account(passed, instead)
+        summary = stream.record_errors.summary
+        if self._error_counter is not None and summary is not None:
+            self._error_counter.account(summary, replacement)
             self.position.errors = self._error_counter.count
 
 

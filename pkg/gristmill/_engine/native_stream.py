@@ -24,7 +24,7 @@ from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import ReadResult, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import READ
-from gristmill._engine.stream import NO_KEYS, Output, Position, outputs_of, record_word
+from gristmill._engine.stream import NO_KEYS, Output, Position, record_word, to_outputs
 from gristmill._engine.stream_keys import RecordKeys, StreamKeys, first_records, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
@@ -80,7 +80,7 @@ class NativeStream:
         self._failed_tail: tuple[int, RecordKeys, ReadResult | None] | None = None
         # Computed but not needed yet: position and rest of the block.
         self._undelivered: tuple[int, ComputedBlock] | None = None
-        # During `next_run`: its first record, the keys, and the elements so far.
+        # Set during `next_run`, read by another thread: first record, keys, elements.
         self._current_run: tuple[int, Int64Array, list[Any]] | None = None
         # True if each step gets one element at a time until the next output.
         self._lookahead_disabled = False
@@ -97,7 +97,7 @@ class NativeStream:
         self.position = position
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        before = self._consumed
+        start = self._consumed
         self._key_parts.clear()
         if self._tolerant:
             self.record_errors.begin()
@@ -107,7 +107,7 @@ class NativeStream:
             self.position = (self._consumed,)
             raise
         except BaseException:  # Interrupted: compute the same output again.
-            self._consumed = before
+            self._consumed = start
             raise
         self.position = (self._consumed,)
         self._lookahead_disabled = False
@@ -128,19 +128,18 @@ class NativeStream:
         finally:
             self._current_run = None
         _, _, (elements, *_) = block
-        (records, _, (elements, *_)), left = split_block(block, len(elements))
-        keys, _, _ = records
-        outputs = outputs_of(first, keys, elements)
+        ((keys, _, _), _, (elements, *_)), rest = split_block(block, len(elements))
+        outputs = to_outputs(first, keys, elements)
         self._consumed += len(outputs)
-        if left is not None:
-            self._undelivered = self._consumed, left
+        if rest is not None:
+            self._undelivered = self._consumed, rest
         self.position = (self._consumed,)
         return outputs
 
     def outputs_so_far(self) -> list[Output]:
         """Return the outputs that a `next_run` in another thread has finished."""
         run = self._current_run
-        return [] if run is None else outputs_of(*run)
+        return [] if run is None else to_outputs(*run)
 
     def disable_lookahead(self) -> None:
         """Run the steps over one element at a time until there is another output."""
@@ -161,10 +160,10 @@ class NativeStream:
             self._batches.close()
 
     def _output(self, alloc: Alloc | None) -> Any:
-        top = len(self._stages) - 1
-        if self._stages[top].batch is not None:
-            return self._batch(top, alloc)
-        elements = self._elements(top, 1)
+        last_stage = len(self._stages) - 1
+        if self._stages[last_stage].batch is not None:
+            return self._batch(last_stage, alloc)
+        elements = self._elements(last_stage, 1)
         if not elements:
             raise StopIteration
         return elements[0]
@@ -177,9 +176,9 @@ class NativeStream:
             if count < spec.batch_size and (spec.drop_remainder or count <= 0):
                 self._consumed = self._length
                 raise StopIteration
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             result = self._batches.batch(self._consumed, count, alloc)
-            hot_run.end(READ, began)
+            hot_run.end(READ, stage_start)
             if isinstance(result, tuple):
                 batch, keys = result
                 self._consumed += count
@@ -201,8 +200,8 @@ class NativeStream:
         except Exception as error:
             failure = as_failure(error, type(spec).__name__)
             if spec.batch_fn is not None:
-                text = f"while batch_fn made a batch of {len(elements)} elements"
-                failure.add_note(text)
+                note = f"while batch_fn made a batch of {len(elements)} elements"
+                failure.add_note(note)
             if failure is error:
                 raise
             raise failure from error
@@ -239,14 +238,15 @@ class NativeStream:
             except Exception:
                 self._consumed += 1
                 raise
-            records, read, (done, kept, consumed, error) = block
+            records, read, (results, places, consumed, error) = block
             self._consumed += consumed
-            elements = elements + done if elements else done
-            keys = records[0]
+            elements = elements + results if elements else results
+            keys, _, _ = records
             if error is None:
-                self._key_parts.append(keys if kept is None else keys[kept])
+                self._key_parts.append(keys if places is None else keys[places])
                 continue
-            self._key_parts.append(keys[slice(len(done)) if kept is None else kept])
+            passed = slice(len(results)) if places is None else places
+            self._key_parts.append(keys[passed])
             if isinstance(error, StopIteration):
                 # The source ends before this record, until the next seek.
                 self._consumed -= 1
@@ -279,24 +279,24 @@ class NativeStream:
                     count = self._block_runner.round_up(want)
                 count = min(count, self._length - first)
                 records = self._keys.records(first, count)
-                began = hot_run.begin()
+                stage_start = hot_run.begin()
                 read = self._read(records)
-                hot_run.end(READ, began)
+                hot_run.end(READ, stage_start)
                 if read is not None and read.failure is None:
                     records = first_records(records, len(read.elements))
             if read is None and self._reads_until_full:
                 records = self._keys.cached_records(first)
-                ran = self._run(records, None, out, want)
-                _, _, consumed, _ = ran
-                block = first_records(records, consumed), None, ran
+                result = self._run(records, None, out, want)
+                _, _, consumed, _ = result
+                block = first_records(records, consumed), None, result
             else:
                 block = records, read, self._run(records, read, out)
         if self._block_runner is None:
             return block
-        block, left = split_block(block, want)
-        if left is not None:
+        block, rest = split_block(block, want)
+        if rest is not None:
             _, _, (_, _, consumed, _) = block
-            self._undelivered = first + consumed, left
+            self._undelivered = first + consumed, rest
         return block
 
     def _read(self, records: RecordKeys) -> ReadResult | None:
@@ -321,7 +321,7 @@ class NativeStream:
         records: RecordKeys,
         read: ReadResult | None,
         out: list[Any] | None,
-        most: int = -1,
+        max_results: int = -1,
     ) -> BlockResult:
         keys, indices, _ = records
         if out is not None:
@@ -330,25 +330,25 @@ class NativeStream:
             source = self._program.source
             return hot_run.run_block(
                 source, keys, indices, self._steps, self._draws, self._record_address,
-                None, out, most,
+                None, out, max_results,
             )  # fmt: skip
         elements, failure = read
         count = len(elements)
         keys, own_indices = keys[:count], indices[:count]
         if self._block_runner is None or self._lookahead_disabled:
-            done, kept, consumed, error = hot_run.run_block(
+            results, places, consumed, error = hot_run.run_block(
                 None, keys, own_indices, self._steps, self._draws, self._record_address,
                 elements, out,
             )  # fmt: skip
         else:
-            done, kept, consumed, error = self._block_runner.run(
+            results, places, consumed, error = self._block_runner.run(
                 elements, keys, own_indices, lambda: self._rewind(records, elements)
             )
         if failure is None or error is not None:
-            return done, kept, consumed, error
+            return results, places, consumed, error
         name, index = name_of(records, count), int(indices[count])
         failure.add_note(ErrorLocation(None, name, index))
-        return done, kept, count + 1, failure
+        return results, places, count + 1, failure
 
     def _is_unchanged(self, elements: list[Any]) -> bool:
         """Return True if there are elements and no step can have changed them."""
@@ -360,14 +360,14 @@ class NativeStream:
     def _rewind(self, records: RecordKeys, elements: list[Any]) -> list[Any]:
         """Reset the records' generators; return the elements before the steps."""
         keys, indices, names = records
-        for place, index in enumerate(indices.tolist()):
-            self._keys.renew_generator(self._consumed + place, index)
+        for offset, index in enumerate(indices.tolist()):
+            self._keys.renew_generator(self._consumed + offset, index)
         if self._is_unchanged(elements):
             return elements
-        known = keys.tolist() if names is None else names
+        source_keys = keys.tolist() if names is None else names
         # If a record cannot be read again, keep its element from the first read.
-        read, _ = read_each(self._program.source, known[: len(elements)])
-        return read + elements[len(read) :]
+        reread, _ = read_each(self._program.source, source_keys[: len(elements)])
+        return reread + elements[len(reread) :]
 
     def _replace_record(
         self, error: Exception, records: RecordKeys, number: int
@@ -390,11 +390,11 @@ class NativeStream:
             elements, failure = read_each(self._program.source, [name])
             if failure is not None:
                 raise failure
-            key = np.array([as_number(name)], np.int64)
+            keys = np.array([as_number(name)], np.int64)
             steps, address = self._steps, self._record_address
-            done = run_steps(steps, self._draws, address, key, index, elements)
-            self._key_parts.append(key[: len(done)])
-            return done
+            results = run_steps(steps, self._draws, address, keys, index, elements)
+            self._key_parts.append(keys[: len(results)])
+            return results
 
-        name, others = name_of(records, number), self._keys.candidates(position)
-        return self.record_errors.replace_record(error, name, others, recompute)
+        name, candidates = name_of(records, number), self._keys.candidates(position)
+        return self.record_errors.replace_record(error, name, candidates, recompute)

@@ -18,42 +18,43 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
         program: The compiled loader.
         operations: The operations from which it was compiled.
     """
-    count = most = program.stream_length(0)  # No stream has more.
-    dropping = None
+    count = max_records = program.stream_length(0)  # No stream has more.
+    drop_reason = None
     for op in operations:
         spreads = isinstance(op, (transforms.FlatMap, transforms.BucketBatch))
         if holds_back(op) or (count and spreads):
             return  # The number of outputs is unknown.
         if isinstance(op, transforms.Batch):
-            who, size = value_text(op), int(op.batch_size)
-            count, too_few = count_batches(count, who, size, op.drop_remainder)
-            dropping = too_few or dropping
+            text, size = value_text(op), int(op.batch_size)
+            count, too_few = count_batches(count, text, size, op.drop_remainder)
+            drop_reason = too_few or drop_reason
     if count:
         return
     streams, shard = program.streams, program.shard
-    if dropping is None:
+    if drop_reason is None:
         reason = "There are no records for it."
         if shard.shard_count > 1:
             reason = f"There are no records for {shard}."
     elif streams > 1:
         reason = (
-            f"Each of its {streams} streams has at most {most} of {program.length}"
-            f" records. {dropping} Pass streams=1, or fewer workers, or a smaller batch"
-            " size, or drop_remainder=False."
+            f"Each of its {streams} streams has at most {max_records} of"
+            f" {program.length} records. {drop_reason} Pass streams=1, or fewer"
+            " workers, or a smaller batch size, or drop_remainder=False."
         )
     else:
-        reason = f"{dropping} Pass a smaller batch size, or drop_remainder=False."
+        reason = f"{drop_reason} Pass a smaller batch size, or drop_remainder=False."
     warn_user(f"This loader gives no output. {reason}")
 
 
 def count_batches(
-    count: int, who: str, size: int, drop_remainder: bool
+    count: int, batch_text: str, size: int, drop_remainder: bool
 ) -> tuple[int, str | None]:
     """Return the number of batches of `count` elements, and the reason if it is 0.
 
     The reason is None if there are batches, or no elements.
     """
-    full, rest = divmod(count, size)
-    if count and not full and drop_remainder:
-        return 0, f"{who} gets at most {count} elements, and makes a batch of {size}."
-    return full + (rest > 0 and not drop_remainder), None
+    full_batches, remaining = divmod(count, size)
+    if count and not full_batches and drop_remainder:
+        reason = f"{batch_text} gets at most {count} elements, and makes a batch of"
+        return 0, f"{reason} {size}."
+    return full_batches + (remaining > 0 and not drop_remainder), None

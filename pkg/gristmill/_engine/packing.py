@@ -38,17 +38,18 @@ OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
 # A list is not split if its elements share objects of this many bytes per element.
 SHARED_BYTES = 1024
-# The sample of a long list: ROW elements at each of ROWS evenly spaced places.
-ROW = 8
-ROWS = 8
+# The sample of a long list: RUNS evenly spaced runs of RUN_LENGTH elements.
+RUN_LENGTH = 8
+RUNS = 8
 CHUNK_BYTES = 4 << 20
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 Array = npt.NDArray[Any]
 
 # The process that has loaded the program, and the descriptors that it opened for that.
+# Its forks have copies of both.
 _loader_pid = 0
-_opened: set[int] = set()
+_opened_fds: set[int] = set()
 
 # Arrays mapped in mode "c" have private changes, so they are sent as bytes.
 SHARED_MODES = ("r", "r+", "w+")
@@ -116,7 +117,7 @@ def remembering_files() -> Iterator[None]:
     global _loader_pid
     before = _descriptors()
     yield
-    _opened.update(_descriptors() - before)
+    _opened_fds.update(_descriptors() - before)
     _loader_pid = os.getpid()
 
 
@@ -126,11 +127,11 @@ def _load(fd: int) -> Runnable:
 
     size = os.fstat(fd).st_size
     view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
-    (table_at,) = struct.unpack("<Q", view[-8:])
-    *buffers, (begin, length) = pickle.loads(view[table_at:-8])
+    (table_offset,) = struct.unpack("<Q", view[-8:])
+    *buffers, (begin, length) = pickle.loads(view[table_offset:-8])
     pickled = view[begin : begin + length]
     program: Runnable = pickle.loads(
-        pickled, buffers=[view[at : at + count] for at, count in buffers]
+        pickled, buffers=[view[offset : offset + nbytes] for offset, nbytes in buffers]
     )
     source: Any = getattr(program, "source", None)
     if isinstance(source, Snapshot):
@@ -140,7 +141,7 @@ def _load(fd: int) -> Runnable:
 
 def _write(writer: BinaryIO, program: Any) -> None:
     source: Any = getattr(program, "source", None)
-    if type(source) in (list, tuple) and _is_split(source):
+    if type(source) in (list, tuple) and _should_split(source):
         snapshot = Snapshot(_write_elements(writer, source))
         program = dataclasses.replace(program, source=snapshot)
     table: list[tuple[int, int]] = []
@@ -149,7 +150,7 @@ def _write(writer: BinaryIO, program: Any) -> None:
         with contextlib.suppress(BufferError):
             raw = buffer.raw()
             if raw.nbytes >= OUT_OF_BAND_BYTES:
-                table.append(_place(writer, raw))
+                table.append(_append_aligned(writer, raw))
                 return False
         return True
 
@@ -159,13 +160,13 @@ def _write(writer: BinaryIO, program: Any) -> None:
     except Exception as error:
         error.add_note(program.unpicklable_note())
         raise
-    table.append(_place(writer, pickled.getbuffer()))
-    at = writer.tell()
+    table.append(_append_aligned(writer, pickled.getbuffer()))
+    table_offset = writer.tell()
     writer.write(pickle.dumps(table))
-    writer.write(struct.pack("<Q", at))
+    writer.write(struct.pack("<Q", table_offset))
 
 
-def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
+def _append_aligned(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
     """Append data on a 64-byte boundary; return (offset, bytes)."""
     writer.write(b"\0" * (-writer.tell() % 64))
     begin = writer.tell()
@@ -173,19 +174,19 @@ def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
     return begin, len(data)
 
 
-def _is_split(elements: Sequence[Any]) -> bool:
+def _should_split(elements: Sequence[Any]) -> bool:
     """Return whether a list is written element by element."""
     count = len(elements)
     if count < LONG_LIST:
         return False
-    begins = range(0, count - ROW, count // ROWS)
-    sample = [each for begin in begins for each in elements[begin : begin + ROW]]
+    starts = range(0, count - RUN_LENGTH, count // RUNS)
+    sample = [each for start in starts for each in elements[start : start + RUN_LENGTH]]
     try:
-        apart = sum(len(pickle.dumps(each, 5)) for each in sample)
-        together = len(pickle.dumps(sample, 5))
+        separate_bytes = sum(len(pickle.dumps(each, 5)) for each in sample)
+        joint_bytes = len(pickle.dumps(sample, 5))
     except Exception:
         return True
-    return apart - together < SHARED_BYTES * len(sample)
+    return separate_bytes - joint_bytes < SHARED_BYTES * len(sample)
 
 
 def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -194,10 +195,10 @@ def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np
     for i, element in enumerate(elements):
         try:
             data = pickle.dumps(element, 5)
-            known = b"__main__" not in data
+            is_importable = b"__main__" not in data
         except Exception:
-            known = False
-        writer.write(data if known else open_files.dumps(element))
+            is_importable = False
+        writer.write(data if is_importable else open_files.dumps(element))
         bounds[i + 1] = writer.tell()
     return bounds
 
@@ -205,8 +206,8 @@ def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np
 def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
     """Return the pickle plan of an array that views a mapped file; else None."""
     owner = _owner(array)
-    plain = array.size and min(array.strides, default=0) >= 0
-    if owner is None or not plain or array.dtype.hasobject:
+    is_plain = array.size and min(array.strides, default=0) >= 0
+    if owner is None or not is_plain or array.dtype.hasobject:
         return None
     path = os.path.abspath(owner.filename or "")
     try:
@@ -217,15 +218,15 @@ def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
 
     mapping: Any = owner._mmap  # type: ignore[attr-defined]
     # NumPy maps from the start of the page in which the array begins.
-    first = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
+    mapping_start = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
     offset = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
     writeable = array.flags.writeable
-    place = (path, version, first + offset, writeable)
-    return open_mapped, (place, array.shape, array.dtype, array.strides)
+    location = (path, version, mapping_start + offset, writeable)
+    return open_mapped, (location, array.shape, array.dtype, array.strides)
 
 
 def open_mapped(
-    place: tuple[str, tuple[int, ...], int, bool],
+    location: tuple[str, tuple[int, ...], int, bool],
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     strides: tuple[int, ...],
@@ -236,7 +237,7 @@ def open_mapped(
         OSError: The file does not exist.
         ValueError: Another file has its name, or its size has changed.
     """
-    path, version, offset, writeable = place
+    path, version, offset, writeable = location
     if _version(path) != version:
         raise ValueError(
             f"{path} was replaced or resized after the data source had mapped it:"
@@ -282,7 +283,7 @@ def reopen_files() -> None:
     """
     if os.getpid() == _loader_pid:
         return
-    for fd in _opened:
+    for fd in _opened_fds:
         with contextlib.suppress(FileNotFoundError):  # It was closed.
             if stat.S_ISREG(os.stat(f"/proc/self/fd/{fd}").st_mode):
                 _open_again(fd)
@@ -293,12 +294,12 @@ def _open_again(fd: int) -> None:
     if flags & os.O_ACCMODE == os.O_WRONLY:
         return
     # shm_open(3) sets O_NOFOLLOW, and this path is a link.
-    again = os.open(f"/proc/self/fd/{fd}", flags & ~os.O_NOFOLLOW)
+    own_fd = os.open(f"/proc/self/fd/{fd}", flags & ~os.O_NOFOLLOW)
     try:
-        os.lseek(again, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
-        os.dup2(again, fd, os.get_inheritable(fd))
+        os.lseek(own_fd, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+        os.dup2(own_fd, fd, os.get_inheritable(fd))
     finally:
-        os.close(again)
+        os.close(own_fd)
 
 
 def _descriptors() -> set[int]:

@@ -105,15 +105,17 @@ class Program:
     @property
     def stages(self) -> Mapping[str, tuple[str, str]]:
         """Reading, and the grouping of elements after the steps.  See `Runnable`."""
-        later = [stage.batch for stage in self.batch_stages if stage.batch is not None]
-        later += [op for op in self.operations if is_group(op)]
-        rest = "order", "the order of records"
-        if later:
-            rest = "batch", ", ".join(map(value_text, later))
+        groups = [stage.batch for stage in self.batch_stages if stage.batch is not None]
+        groups += [op for op in self.operations if is_group(op)]
+        rest_stage = "order", "the order of records"
+        if groups:
+            rest_stage = "batch", ", ".join(map(value_text, groups))
         if self.batch_stages and self.batch_stages[0].deferred:
             names = [name for _, _, name in self.batch_stages[0].deferred]
-            rest = "batch", f"{rest[1]}, and the deferred work of {', '.join(names)}"
-        return {READ: ("read", value_text(self.source)), REST: rest}
+            _, text = rest_stage
+            text += f", and the deferred work of {', '.join(names)}"
+            rest_stage = "batch", text
+        return {READ: ("read", value_text(self.source)), REST: rest_stage}
 
     @property
     def flat_maps(self) -> int:
@@ -128,11 +130,11 @@ class Program:
     @property
     def position_capacity(self) -> int:
         """Integers in a stream's position: the records read, and see `RecordStream`."""
-        here = 1 + self.flat_maps
+        count = 1 + self.flat_maps
         if self.buckets is not None:
             # All buckets except for the full one may lack one element.
-            here += sum(self.buckets.buckets().sizes)
-        return 2 * here + 1 if self.opaque else here
+            count += sum(self.buckets.buckets().sizes)
+        return 2 * count + 1 if self.opaque else count
 
     @property
     def buckets(self) -> transforms.BucketBatch | None:
@@ -154,13 +156,13 @@ class Program:
         if self.operations or self.on_error == "skip" or self.buckets is not None:
             return True
         steps = [step for stage in self.batch_stages for step in stage.steps]
-        filters = any(opcode == step_kinds.FILTER for opcode, _, _ in steps)
+        has_filters = any(opcode == step_kinds.FILTER for opcode, _, _ in steps)
         # The elements of a block are kept for the next outputs.
-        blocks = any(isinstance(call, BlockCall) for _, call, _ in steps)
+        has_block_steps = any(isinstance(call, BlockCall) for _, call, _ in steps)
         # The records of an interleaved sampler's stream are cheaper to read together.
         # Far sources need read-ahead, so a worker has to own the next records, too.
-        interleaved = hasattr(self.sampler, "interleaved")
-        return filters or blocks or interleaved or is_far(self.source)
+        is_interleaved = hasattr(self.sampler, "interleaved")
+        return has_filters or has_block_steps or is_interleaved or is_far(self.source)
 
     @property
     def computes_ahead(self) -> bool:
@@ -307,10 +309,11 @@ def batch_stage_of(
         if call is None:
             break
         deferred.insert(0, (opcode, call, name))
-    first = len(steps) - len(deferred)
+    plain_count = len(steps) - len(deferred)
     if not (deferred and isinstance(batch, transforms.Batch)) or batch.batch_fn:
         return BatchStage(tuple(steps), batch)
-    return BatchStage(tuple(steps), batch, (*steps[:first], *deferred), first > 0)
+    deferred[:0] = steps[:plain_count]
+    return BatchStage(tuple(steps), batch, tuple(deferred), plain_count > 0)
 
 
 def as_number(key: Any) -> int:

@@ -12,9 +12,9 @@ from gristmill._engine.stream_keys import KeyBlocks
 
 __all__ = ["ReadAheadPlan"]
 
-# The least that is read ahead, and the most, including the block being used.
-AHEAD_BYTES = 64 << 20
-MOST_BYTES = 256 << 20
+# The limits for reading ahead, including the block being used.
+MIN_AHEAD_BYTES = 64 << 20
+MAX_AHEAD_BYTES = 256 << 20
 # The size of records that are read together, so that adjacent ones make long requests.
 BLOCK_BYTES = 4 << 20
 
@@ -35,14 +35,14 @@ class ReadAheadPlan:
         """Return the position up to which to read if `position` is needed next."""
         if not self.record_bytes:
             return position + self._ahead
-        most = max(1, int(MOST_BYTES / self.record_bytes))
-        least = max(self._ahead, int(AHEAD_BYTES / self.record_bytes))
-        end = position + min(least, most)
-        # Whole windows: the current one and the one after it.
-        first = self._window(position)
-        second = self._window(position + first) if first else 0
-        if first + second <= 2 * most // 3:
-            end = max(end, position + first + second)
+        max_records = max(1, int(MAX_AHEAD_BYTES / self.record_bytes))
+        min_records = max(self._ahead, int(MIN_AHEAD_BYTES / self.record_bytes))
+        end = position + min(min_records, max_records)
+        # Read the current window and the next one whole, if they are small enough.
+        current_window = self._window(position)
+        next_window = self._window(position + current_window) if current_window else 0
+        if current_window + next_window <= 2 * max_records // 3:
+            end = max(end, position + current_window + next_window)
         return end
 
     def block_size(self, position: int, block: int) -> int:
@@ -56,4 +56,4 @@ class ReadAheadPlan:
     def _window(self, position: int) -> int:
         """Return the number of records to the end of a window; 0 if too many."""
         left = self._keys.window_left(position)
-        return left if left * self.record_bytes <= MOST_BYTES / 3 else 0
+        return left if left * self.record_bytes <= MAX_AHEAD_BYTES / 3 else 0

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 SLOW_READ_S = 100e-6
 # A read that has not returned after this time counts as blocking.
 LONG_READ_S = 1e-3
-# Records, or blocks of them.
+# Measured reads that decide: of single records, or of blocks.
 PROBED_READS = 5
 # Time that records wait for the next ones of their block, after they were read.
-PATIENCE_S = 5e-3
+MAX_BLOCK_DELAY_S = 5e-3
 
 Keys = Int64Array | list[Any]
 KeysOf = Callable[[int, int], Iterable[Any]]
@@ -56,7 +56,7 @@ class ReadResult(NamedTuple):
     failure: Exception | None
 
 
-# The position of some records, and their keys.
+# The position of the first of some consecutive records, and the keys of all of them.
 _Records: TypeAlias = tuple[int, list[Any]]
 
 
@@ -92,7 +92,8 @@ def read_together(source: Any, keys: list[Any]) -> ReadResult | None:
 class Reading:
     """Reads blocks of one stream's records.
 
-    Only one thread may call the methods, but several threads read `source`.
+    Only one thread may call the methods except for `close`, but several threads read
+    `source`.
 
     Args:
         source: The source.
@@ -124,19 +125,24 @@ class Reading:
         self._allowed = enabled and getattr(source, "allows_threads", True)
         self._in_blocks = hot_run.reads_together(type(source))
         self._probe = SlowProbe(SLOW_READ_S, PROBED_READS, BLOCKS_BETWEEN_PROBES)
-        named = threads.reads_thread_name(source) or getattr(
+        needs_named_threads = threads.reads_thread_name(source) or getattr(
             source, "reads_thread_name", False
         )
-        if named:
+        if needs_named_threads:
             self._probe.waits, self._probe.left = True, sys.maxsize
         # Records that may be read ahead during a trial.
         self._trial_ahead = self._threads
-        # The records after those of the current read, while a watch waits for it.
+        # The records after those of the current read, while a watch waits for it.  If
+        # the read is long, the watch's thread begins a trial and submits these records.
         self._following: _Records | None = None
+        # Held by the watch's thread while it does that, and by the caller's thread when
+        # it sets `_following` to None.  Then only the caller's thread uses the fields.
         self._lock = threading.Lock()
         self._closed = False
         self._pool: Background | None = None
+        # The records that threads read, by position.
         self._futures: dict[int, Future[Any]] = {}
+        # The position after the last record that was submitted to be read ahead.
         self._ahead_end = 0
 
     def read(self, position: int, keys: Keys) -> ReadResult | None:
@@ -212,28 +218,28 @@ class Reading:
         most = len(keys) if together else self._min_block
         decided = False
         while len(elements) < len(keys) and not decided:
-            left = keys[len(elements) :]
-            count = min(len(left), most)
-            measured = self._watched_read(position + len(elements), left, count)
-            if measured is None:
+            remaining = keys[len(elements) :]
+            count = min(len(remaining), most)
+            result = self._watched_read(position + len(elements), remaining, count)
+            if result is None:
                 return None
-            (some, failure), waited_s = measured
-            elements += some
+            (new_elements, failure), waited_s = result
+            elements += new_elements
             if failure is not None:
                 return ReadResult(elements, failure)
             decided = probe.add_read(waited_s)
-            if probe.record_s > PATIENCE_S or not self._looks_ahead:
+            if probe.record_s > MAX_BLOCK_DELAY_S or not self._looks_ahead:
                 break
-        left = keys[len(elements) :]
+        remaining = keys[len(elements) :]
         if self._threads_read:
-            return self._read_by_threads(position + len(elements), left, elements)
+            return self._read_by_threads(position + len(elements), remaining, elements)
         rest: ReadResult | None
-        if probe.record_s * len(left) > PATIENCE_S or not self._looks_ahead:
+        if probe.record_s * len(remaining) > MAX_BLOCK_DELAY_S or not self._looks_ahead:
             rest = ReadResult([], None)
-        elif self._in_blocks and left:
-            rest = read_together(self._source, left)
+        elif self._in_blocks and remaining:
+            rest = read_together(self._source, remaining)
         else:
-            rest = read_each(self._source, left)
+            rest = read_each(self._source, remaining)
         if rest is None:
             return None
         return ReadResult(elements + rest.elements, rest.failure)
@@ -245,8 +251,8 @@ class Reading:
         following: _Records | None = None
         if self._probe.waits is not None:
             following = position + count, keys[count:]
-        go_on = functools.partial(self._read_next_in_threads, following)
-        watch = _core.Watch(go_on, waiting=True)
+        read_next = functools.partial(self._read_next_in_threads, following)
+        watch = _core.Watch(read_next, waiting=True)
         self._following = following
         read_some = read_together if self._in_blocks and count > 1 else read_each
         read = functools.partial(read_some, self._source, keys[:count])
@@ -284,8 +290,8 @@ class Reading:
             self._pool = None
         futures = []
         for number, key in enumerate(keys, position):
-            begun = self._futures.pop(number, None)
-            futures.append(self._submit(key) if begun is None else begun)
+            future = self._futures.pop(number, None)
+            futures.append(self._submit(key) if future is None else future)
         probe = self._probe
         if probe.waits:
             probe.left -= 1
@@ -296,7 +302,7 @@ class Reading:
             self._look_ahead(position + len(futures))
         for count, future in enumerate(futures):
             try:
-                elements.append(future.result(PATIENCE_S if elements else None))
+                elements.append(future.result(MAX_BLOCK_DELAY_S if elements else None))
             except Exception as error:
                 count += future.done()
                 self._futures.update(enumerate(futures[count:], position + count))
@@ -308,11 +314,11 @@ class Reading:
         if self._probe.trial is not None:
             ahead = min(ahead, self._trial_ahead)
         first = max(position, self._ahead_end)
-        last = min(position + ahead, self._length)
-        if first < last:
-            for number, key in enumerate(self._keys_of(first, last - first), first):
+        end = min(position + ahead, self._length)
+        if first < end:
+            for number, key in enumerate(self._keys_of(first, end - first), first):
                 self._futures[number] = self._submit(key)
-            self._ahead_end = last
+            self._ahead_end = end
 
     def _submit(self, key: Any) -> Future[Any]:
         if self._pool is None:

@@ -37,14 +37,15 @@ NOT_RECORD_ERRORS = (
     TooManyErrors,
     WorkerDied,
 )
-# Records tried in the place of a bad one: first its neighbors, then records at doubling
-# distances, and then random records of the stream.  So a bad stretch of a file does not
-# end the stream, and does not repeat the one good record after the stretch.
-NEIGHBOURS = 8
-LAST_DOUBLING = 28
-MOST_TRIED = 1024
+# Records tried in the place of a bad one: first its neighbors, then records at
+# distances 2**4 to 2**(END_POWER - 1), and then random records of the stream.  So a bad
+# stretch of a file does not end the stream, and does not repeat the one good record
+# after it.
+NEIGHBORS = 8
+END_POWER = 28
+MAX_TRIED = 1024
 # The most keys of tried records that an error names.
-MOST_NAMED = 16
+MAX_NAMED_KEYS = 16
 
 # Bad records without an element after which a stream passes its turn.
 SKIP_LIMIT_PER_TURN = 1000
@@ -54,7 +55,7 @@ ADVICE = (
     " get_state(), which loses no output."
 )
 # The number of an iterator's last bad records that are shown.
-LAST_KEPT = 10
+SHOWN_RECORDS = 10
 
 
 class TurnSkipped(enum.Enum):
@@ -127,15 +128,15 @@ class RecordErrors:
         self,
         error: Exception,
         key: Any,
-        others: Iterable[Any] = (),
-        recompute: Callable[[Any], Sequence[T]] = lambda other: (),
+        candidates: Iterable[Any] = (),
+        recompute: Callable[[Any], Sequence[T]] = lambda candidate: (),
     ) -> Sequence[T]:
         """Return the elements that replace a record that failed.
 
         Args:
             error: The record's exception.
             key: The record's key.
-            others: The keys of records to try in its place.
+            candidates: The keys of records to try in its place.
             recompute: Called with one of these keys; returns the elements of that
                 record, with the index and the generator of the failed one.
 
@@ -144,38 +145,42 @@ class RecordErrors:
             TooManyErrors: All other records failed, too.
             OutputAbandoned: The output has met more bad records than its limit.
         """
-        place = location_of(error)
-        if place is None or self._on_error == "raise":
+        location = location_of(error)
+        if location is None or self._on_error == "raise":
             raise error
         if isinstance(error, NOT_RECORD_ERRORS):
             raise error
         if self._on_error == "skip":
-            self._add(error, place, key)
+            self._add(error, location, key)
             return ()
-        tried: list[Any] = []
-        for other in others:
+        tried_keys: list[Any] = []
+        for candidate in candidates:
             try:
-                elements = recompute(other)
+                elements = recompute(candidate)
             except NOT_RECORD_ERRORS:
                 raise
             except Exception:
-                tried.append(other)
+                tried_keys.append(candidate)
                 continue
-            self._add(error, place, key, other)
+            self._add(error, location, key, candidate)
             return elements
-        raise _no_substitute_error(key, tried) from error
+        raise _no_substitute_error(key, tried_keys) from error
 
     def _add(
-        self, error: Exception, place: ErrorLocation, key: Any, substitute: Any = None
+        self,
+        error: Exception,
+        location: ErrorLocation,
+        key: Any,
+        substitute: Any = None,
     ) -> None:
         kind, message = describe_error(error)
         self.last = error
         self.records.append(
             BadRecord(
                 key=describe_key(key),
-                index=place.record_index,
+                index=location.record_index,
                 stream=self._stream,
-                operation=place.operation or "read",
+                operation=location.operation or "read",
                 error=kind,
                 message=message,
                 substitute=describe_key(substitute),
@@ -201,39 +206,39 @@ def substitute_candidates(position: int, length: int) -> Iterator[int]:
     """Yield positions of a stream to try in place of one, best first.
 
     They are its neighbors, positions at doubling distances, and then random ones, up to
-    `MOST_TRIED` in all.  In a stream of at most `MOST_TRIED` records, they are all
+    `MAX_TRIED` in all.  In a stream of at most `MAX_TRIED` records, they are all
     other positions.
     """
-    doublings = (1 << power for power in range(4, LAST_DOUBLING))
-    near = [n for n in (*range(1, NEIGHBOURS + 1), *doublings) if n < length]
-    for offset in near:
+    doublings = (1 << power for power in range(4, END_POWER))
+    near_offsets = [n for n in (*range(1, NEIGHBORS + 1), *doublings) if n < length]
+    for offset in near_offsets:
         yield (position + offset) % length
     # The order depends on the position, so adjacent bad records get different ones.
     order = random.Random(position)
-    known, left = {0, *near}, MOST_TRIED - len(near)
-    if length <= MOST_TRIED:
-        rest = [offset for offset in range(length) if offset not in known]
-        rest.sort(key=lambda _: order.random())
-        yield from ((position + offset) % length for offset in rest)
+    known, remaining = {0, *near_offsets}, MAX_TRIED - len(near_offsets)
+    if length <= MAX_TRIED:
+        other_offsets = [offset for offset in range(length) if offset not in known]
+        other_offsets.sort(key=lambda _: order.random())
+        yield from ((position + offset) % length for offset in other_offsets)
         return
-    while left > 0:
+    while remaining > 0:
         offset = int(order.random() * length)
         if offset not in known:
             known.add(offset)
-            left -= 1
+            remaining -= 1
             yield (position + offset) % length
 
 
-def _no_substitute_error(key: Any, tried: list[Any]) -> TooManyErrors:
+def _no_substitute_error(key: Any, tried_keys: list[Any]) -> TooManyErrors:
     """Return the exception for a bad record whose substitutes all failed, too."""
-    others = "there is no other record in its stream"
-    if tried:
-        named = ", ".join(map(repr, tried[:MOST_NAMED]))
-        more = len(tried) - MOST_NAMED
-        rest = f" and {more} more" if more > 0 else ""
-        others = f"so did those tried in its place, [{named}]{rest}"
+    outcome = "there is no other record in its stream"
+    if tried_keys:
+        named = ", ".join(map(repr, tried_keys[:MAX_NAMED_KEYS]))
+        unnamed_count = len(tried_keys) - MAX_NAMED_KEYS
+        unnamed = f" and {unnamed_count} more" if unnamed_count > 0 else ""
+        outcome = f"so did those tried in its place, [{named}]{unnamed}"
     return TooManyErrors(
-        f"Record {key} failed, and {others}. Repair the data, or pass "
+        f"Record {key} failed, and {outcome}. Repair the data, or pass "
         'on_error="skip" to skip bad records.'
     )
 
@@ -261,14 +266,16 @@ class ErrorCounter:
         self._policy = policy
         self._data_source = data_source
         self._logged_count = 0
-        self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
+        self._last_records: collections.deque[BadRecord] = collections.deque(
+            maxlen=SHOWN_RECORDS
+        )
         # The number of bad records when the output due was held back; 0 if it was not.
         self._count_held_back = 0
 
     @property
     def bad_records(self) -> BadRecords:
         """The number of bad records, and the last few of them."""
-        return BadRecords(self.count, tuple(self._last))
+        return BadRecords(self.count, tuple(self._last_records))
 
     def restart(self, count: int) -> None:
         """Continue with the count of a restored state."""
@@ -276,40 +283,43 @@ class ErrorCounter:
         self._count_held_back = 0
 
     def account(
-        self, summary: ErrorSummary, instead: BaseException | TurnSkipped | None
+        self, summary: ErrorSummary, replacement: BaseException | TurnSkipped | None
     ) -> None:
         """Count the bad records before an output, or before its replacement.
 
         Args:
             summary: The bad records.
-            instead: The exception or `TurnSkipped` that replaces the output, if any.
+            replacement: The exception or `TurnSkipped` in place of the output, if any.
 
         Raises:
             TooManyErrors: The total exceeds the limit, or an output was given up with a
                 larger total than before.  The output is due again, and the next call
                 accepts it.
         """
-        limit, total = self._policy.max_errors, self.count + len(summary[0])
-        if instead is TurnSkipped.TOO_MANY:
+        records, _ = summary
+        limit, total = self._policy.max_errors, self.count + len(records)
+        if replacement is TurnSkipped.TOO_MANY:
             if total > self._count_held_back:
                 self._hold_back(summary)
             return
-        failed = isinstance(instead, BaseException)
-        beyond = limit is not None and total > limit and not self._count_held_back
-        if beyond and not failed:
+        failed = isinstance(replacement, BaseException)
+        exceeds_limit = (
+            limit is not None and total > limit and not self._count_held_back
+        )
+        if exceeds_limit and not failed:
             self._hold_back(summary)
-        self._write(summary[0])
-        self._log(summary[0])
+        self._write_quarantine(records)
+        self._log(records)
         self.count = total
-        self._last.extend(summary[0])
+        self._last_records.extend(records)
         if not failed:
             self._count_held_back = 0
 
     def _log(self, records: Sequence[BadRecord]) -> None:
-        before = self._logged_count
+        earlier_count = self._logged_count
         self._logged_count += len(records)
         # Log the first, the 10th, the 100th, ...
-        if len(str(self._logged_count)) > len(str(before)) or not before:
+        if len(str(self._logged_count)) > len(str(earlier_count)) or not earlier_count:
             last = records[-1]
             log.warning(
                 "Bad records so far: %d, on_error=%r. Record %s failed in %s: %s: %s",
@@ -321,7 +331,7 @@ class ErrorCounter:
                 last.message,
             )
 
-    def _write(self, records: Sequence[BadRecord]) -> None:
+    def _write_quarantine(self, records: Sequence[BadRecord]) -> None:
         path = self._policy.quarantine
         if path is None:
             return
@@ -341,12 +351,12 @@ class ErrorCounter:
         where = ""
         if path is not None:
             where = f" The bad records of delivered outputs are listed in {path}."
-        last = "; ".join(
+        last_texts = "; ".join(
             f"record {bad.key} in {bad.operation} ({bad.error}: {bad.message})"
-            for bad in [*self._last, *records][-LAST_KEPT:]
+            for bad in [*self._last_records, *records][-SHOWN_RECORDS:]
         )
         raise TooManyErrors(
             f"At most max_errors={self._policy.max_errors} records may fail, but"
-            f" {self._count_held_back} records failed. The last were: {last}.{where}"
-            f" {self._advice}"
+            f" {self._count_held_back} records failed. The last were:"
+            f" {last_texts}.{where} {self._advice}"
         ) from error

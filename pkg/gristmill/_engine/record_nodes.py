@@ -33,8 +33,8 @@ class Node:
     """A part of the chain: an iterator with a position.
 
     `state()` returns the position after the last record returned; `seek` goes there.
-    `keys` are the keys of the records that it was made from.  Splits of one record
-    share one list, so a batch of splits counts the record once.
+    `keys` are the keys of the records from which that record was made.  Splits of one
+    record share one list, so a batch of splits counts the record once.
     """
 
     def __init__(self, parent: Node) -> None:
@@ -74,29 +74,29 @@ class ReadNode(Node):
     def __init__(
         self,
         program: Program,
-        positions: StreamKeys,
+        stream_keys: StreamKeys,
         record_address: int,
         reading: Reading | BlockReading,
     ) -> None:
-        self.positions = positions
+        self.stream_keys = stream_keys
         self._source = program.source
         self._reading = reading
         self._current_record = record_word(record_address)
         self._read = 0
-        self.end = positions.length
+        self.end = stream_keys.length
 
     def __next__(self) -> Record[Any]:
         if self._read >= self.end:
             raise StopIteration
         self._read += 1
         try:
-            metadata = self.positions.metadata(self._read - 1)
-            self.key = key = self.positions.key_of(metadata)
+            metadata = self.stream_keys.metadata(self._read - 1)
+            self.key = key = self.stream_keys.key_of(metadata)
             self._current_record.value = as_number(key)
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             read = self._reading.read(self._read - 1, [key])
             elements, failure = read or read_each(self._source, [key])
-            hot_run.end(READ, began)
+            hot_run.end(READ, stage_start)
             if failure is not None:
                 failure.add_note(ErrorLocation(None, key, metadata.index))
                 raise failure
@@ -113,25 +113,26 @@ class ReadNode(Node):
 
     def seek(self, position: Position) -> None:
         self._read = position[0]
-        self.end = self.positions.length
+        self.end = self.stream_keys.length
 
 
 class BatchNode(Node):
     """Groups records into batches; a batch has the metadata of its last record.
 
-    Splits of a record share a generator.  A batch of splits gets its own generator,
-    because a position does not contain which batches have drawn from the shared one.
+    Splits of a record share a generator.  If `own_generator` is true, a batch of splits
+    gets its own one, because a position does not contain which batches have drawn from
+    the shared one.
     """
 
     keys: Sequence[int] = ()
 
     def __init__(
-        self, parent: Node, batch: transforms.Batch, rules: Rules, of_splits: bool
+        self, parent: Node, batch: transforms.Batch, rules: Rules, own_generator: bool
     ) -> None:
         super().__init__(parent)
         self._batch = batch
         self._rules = rules
-        self._of_splits = of_splits
+        self._own_generator = own_generator
 
     def __next__(self) -> Record[Any]:
         records: list[Record[Any]] = []
@@ -146,9 +147,9 @@ class BatchNode(Node):
             raise StopIteration
         self.keys = _join_keys(sources)
         metadata = records[-1].metadata.remove_record_key()
-        if self._of_splits and metadata.rng is not None:
-            own = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
-            metadata = RecordMetadata(metadata.index, rng=np.random.Generator(own))
+        if self._own_generator and metadata.rng is not None:
+            bits = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
+            metadata = RecordMetadata(metadata.index, rng=np.random.Generator(bits))
         values = [record.data for record in records]
         try:
             if self._batch.batch_fn is not None:
@@ -231,6 +232,7 @@ class RecordIterator(Node):
 
     Attributes:
         failure: The exception of the parent, which the operation did not cause.
+        sources: The keys of each record passed on since the operation's last output.
     """
 
     failure: Exception | None = None

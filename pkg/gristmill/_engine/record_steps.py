@@ -40,11 +40,11 @@ class StepsNode(Node):
         super().__init__(parent)
         self._steps = steps
         self._functions = [_function_of(step) for step in steps]
-        kinds = [isinstance(step, transforms.FlatMap) for step in steps]
-        self._flat_maps = sum(kinds)
-        later = steps[kinds.index(True) :] if self._flat_maps else ()
+        is_flat_map = [isinstance(step, transforms.FlatMap) for step in steps]
+        self._flat_maps = sum(is_flat_map)
+        later_steps = steps[is_flat_map.index(True) :] if self._flat_maps else ()
         # True if a seek runs all steps again on the splits already returned.
-        self._replays = any(isinstance(step, DRAWING) for step in later)
+        self._replays = any(isinstance(step, DRAWING) for step in later_steps)
         for step in steps:
             if isinstance(step, legacy.OneByOne):
                 step.warn()
@@ -52,9 +52,9 @@ class StepsNode(Node):
         # splits of that record already returned.
         self._input_positions: list[Position] = []
         self._split_counts: list[int] = []
-        # The position of the last flat-map: the one before its last input record, and
-        # the number of splits of that record already returned.
-        self._last: Position = ()
+        # The position of the last flat-map: the one before the record being split, and
+        # the number of its splits already returned.
+        self._split_position: Position = ()
         # Splits up to this position were returned before, and are skipped.
         self._resume_position: Position = ()
         self._state: Position = ()
@@ -71,41 +71,42 @@ class StepsNode(Node):
         return self._state if self._flat_maps else self._parent.state()
 
     def seek(self, position: Position) -> None:
-        outer = position[: len(position) - self._flat_maps]
-        self._parent.seek(outer)
-        self._set_position(outer + (0,) * self._flat_maps)
+        parent_position = position[: len(position) - self._flat_maps]
+        self._parent.seek(parent_position)
+        self._set_position(parent_position + (0,) * self._flat_maps)
         if not self._flat_maps:
             return
         self._resume_position = () if self._replays else position
-        while self._last < position:
+        while self._split_position < position:
             try:
                 results = self._next_results()
             except StopIteration:
                 self._set_position(position)
                 break
-            following = itertools.dropwhile(lambda item: item[0] <= position, results)
-            first = next(following, None)
+            # A result is a tuple whose first element is its position.
+            later = itertools.dropwhile(lambda result: result[0] <= position, results)
+            first = next(later, None)
             if first is not None:
-                self._results = itertools.chain([first], following)
+                self._results = itertools.chain([first], later)
                 break
         self._state, self._resume_position = position, ()
 
     def _set_position(self, position: Position) -> None:
         """Set the position to one at which no record is being split."""
-        outer = len(position) - self._flat_maps
+        parent_length = len(position) - self._flat_maps
         self._input_positions = [
-            position[: outer + level] for level in range(self._flat_maps)
+            position[: parent_length + level] for level in range(self._flat_maps)
         ]
-        self._split_counts = list(position[outer:])
-        self._state = self._last = position
+        self._split_counts = list(position[parent_length:])
+        self._state = self._split_position = position
         self._results = iter(())
 
     def _next_result(self) -> Record[Any] | Exception:
         """Return the next result, and set the state to the position after it."""
         while True:
-            following = next(self._results, None)
-            if following is not None:
-                self._state, result = following
+            next_result = next(self._results, None)
+            if next_result is not None:
+                self._state, result = next_result
                 return result
             try:
                 self._results = self._next_results()
@@ -120,7 +121,7 @@ class StepsNode(Node):
         It keeps the last split count, because Grain does: in Grain, each further `next`
         lets one more of the nested flat-maps reach its end.
         """
-        end = (*self._input_positions[-1], self._last[-1])
+        end = (*self._input_positions[-1], self._split_position[-1])
         for level in reversed(range(1, self._flat_maps)):
             self._input_positions[level] = (
                 *self._input_positions[level - 1],
@@ -146,16 +147,16 @@ class StepsNode(Node):
         Args:
             first: The number of the first step to apply.
             record: The input record.
-            level: The number of flat-maps that the record has passed.
+            level: The number of flat-maps among the earlier steps.
             after: The position after the record: the parent's, and that of the first
                 `level` flat-maps.
         """
         for number in range(first, len(self._steps)):
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             try:
                 output = self._functions[number](record)
-                if began >= 0:
-                    hot_run.end(type(self._steps[number]).__name__, began)
+                if stage_start >= 0:
+                    hot_run.end(type(self._steps[number]).__name__, stage_start)
             except Exception as error:
                 step = self._steps[number]
                 failure: Exception = as_failure(error, type(step).__name__)
@@ -178,25 +179,25 @@ class StepsNode(Node):
         """Yield the results of `_run_steps` for each split of one record."""
         before, self._input_positions[level] = self._input_positions[level], after
         self._split_counts[level] = 0
-        last = level + 1 == self._flat_maps
-        if last:
-            self._last = (*before, 0)
+        is_last_level = level + 1 == self._flat_maps
+        if is_last_level:
+            self._split_position = (*before, 0)
         for count, split in enumerate(splits, 1):
-            place = (*before, count)
+            position = (*before, count)
             self._split_counts[level] = count
-            if last:
-                self._last = place
-            if place > self._resume_position[: len(place)]:
-                yield from self._run_steps(first, split, level + 1, place)
-            elif not last:
-                self._input_positions[level + 1] = place
+            if is_last_level:
+                self._split_position = position
+            if position > self._resume_position[: len(position)]:
+                yield from self._run_steps(first, split, level + 1, position)
+            elif not is_last_level:
+                self._input_positions[level + 1] = position
 
     def _failure_result(self, error: Exception, level: int, after: Position) -> Result:
         """Return the result for a record that failed; reset the flat-maps after it."""
         for deeper in range(level, self._flat_maps):
             self._input_positions[deeper] = after + (0,) * (deeper - level)
             self._split_counts[deeper] = 0
-            self._last = after + (0,) * (self._flat_maps - level)
+            self._split_position = after + (0,) * (self._flat_maps - level)
         return after + (0,) * (self._flat_maps - level), error
 
 
@@ -205,8 +206,9 @@ class TolerantStepsNode(StepsNode):
 
     With "skip", each bad split is dropped separately.  With "substitute", all results
     of the bad record are replaced by the results of another record, which gets the
-    index and the random generator of the bad one.  If `passes` is true, iteration
-    raises StopIteration temporarily after many bad records without an element.
+    index and the random generator of the bad one.  If `passes_turn` is true,
+    iteration raises StopIteration temporarily after many bad records without an
+    element.
     """
 
     def __init__(
@@ -215,19 +217,19 @@ class TolerantStepsNode(StepsNode):
         steps: Sequence[Any],
         program: Program,
         errors: RecordErrors,
-        passes: bool,
+        passes_turn: bool,
     ) -> None:
         super().__init__(reader, steps)
         self._reader = reader
         self._program = program
         self._errors = errors
-        self._passes = passes
+        self._passes_turn = passes_turn
         self._substitutes = program.on_error == "substitute"
         # A split already returned may be the reason why its record was replaced.
         self._replays = self._replays or self._substitutes
 
     def __next__(self) -> Record[Any]:
-        while not (self._passes and self._errors.too_many_errors):
+        while not (self._passes_turn and self._errors.too_many_errors):
             result = self._next_result()
             if not isinstance(result, Exception):
                 self._errors.is_first_element = False
@@ -248,9 +250,10 @@ class TolerantStepsNode(StepsNode):
     def _next_results(self) -> Iterator[Result]:
         if not self._substitutes:
             return super()._next_results()
-        if self._passes and self._errors.too_many_errors:
+        if self._passes_turn and self._errors.too_many_errors:
             raise StopIteration
-        reached, last = self._input_positions.copy(), self._last
+        input_positions = self._input_positions.copy()
+        split_position = self._split_position
         [position] = self._reader.state()
         results = list(super()._next_results())
         error = _failure_in(results)
@@ -258,19 +261,20 @@ class TolerantStepsNode(StepsNode):
             return iter(results)
 
         def recompute(key: Any) -> list[Result]:
-            """Return the results of the steps for another record in this place."""
-            self._input_positions, self._last = reached.copy(), last
+            """Return the results of the steps for another record, at this position."""
+            self._input_positions = input_positions.copy()
+            self._split_position = split_position
             self._reader.keys = [as_number(key)]
-            metadata = self._reader.positions.metadata(position)
+            metadata = self._reader.stream_keys.metadata(position)
             record = Record(metadata, self._program.source[key])
             substitute_results = list(self._run_steps(0, record, 0, (position + 1,)))
             if failure := _failure_in(substitute_results):
                 raise failure
             return substitute_results
 
-        others = self._reader.positions.candidates(position)
+        candidates = self._reader.stream_keys.candidates(position)
         return iter(
-            self._errors.replace_record(error, self._reader.key, others, recompute)
+            self._errors.replace_record(error, self._reader.key, candidates, recompute)
         )
 
 

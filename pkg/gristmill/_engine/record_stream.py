@@ -46,9 +46,12 @@ class RecordStream:
         self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
         self._record_address = record_address
-        self._positions = StreamKeys(program, stream)
-        self._reading = open_reading(program, self._positions, look_ahead)
+        self._stream_keys = StreamKeys(program, stream)
+        self._reading = open_reading(program, self._stream_keys, look_ahead)
+        # The last node of the chain; None until the chain is built after a seek.
         self._chain: Node | None = None
+        # If a legacy operation holds back records: the number of outputs since the
+        # operations were created, and the position at which they were.
         self._output_count = 0
         self._creation_position: Position = ()
 
@@ -95,17 +98,16 @@ class RecordStream:
         return chain.state() + replay
 
     def _resume(self) -> Node:
+        """Build the chain at the stream's position; return its last node."""
         chain = self._build()
         if self._program.opaque:
             *creation_position, outputs = self.position[1 + self._program.flat_maps :]
-            self._creation_position, self._output_count = (
-                tuple(creation_position),
-                outputs,
-            )
+            self._creation_position = tuple(creation_position)
+            self._output_count = outputs
             chain.seek(self._creation_position)
             if outputs:
-                legacy = filter(is_legacy, self._program.operations)
-                _warn_once(", ".join(map(value_text, legacy)))
+                legacy_operations = filter(is_legacy, self._program.operations)
+                _warn_once(", ".join(map(value_text, legacy_operations)))
             deque(itertools.islice(chain, outputs), maxlen=0)
         else:
             chain.seek(self.position)
@@ -113,7 +115,7 @@ class RecordStream:
         return chain
 
     def _build(self) -> Node:
-        """Return the last node of a new chain.
+        """Build a new chain; return its last node.
 
         Steps are cut at each batch, and at each legacy operation that holds back
         records.  Only the steps before the first cut can be tolerant, because they see
@@ -121,28 +123,30 @@ class RecordStream:
         """
         program, errors = self._program, self.record_errors
         operations = program.operations
-        reader = ReadNode(program, self._positions, self._record_address, self._reading)
-        steps, rest = _split_at_group(operations)
+        keys, address = self._stream_keys, self._record_address
+        reader = ReadNode(program, keys, address, self._reading)
+        steps, remaining = _split_at_group(operations)
         chain: Node = reader
         if program.tolerant:
             # Operations that hold back records, and later flat-maps, cannot continue
             # after their parent has raised StopIteration.
-            passes = not any(
-                holds_back(op) or isinstance(op, transforms.FlatMap) for op in rest
+            passes_turn = not any(
+                holds_back(op) or isinstance(op, transforms.FlatMap) for op in remaining
             )
-            chain = TolerantStepsNode(reader, steps, program, errors, passes)
+            chain = TolerantStepsNode(reader, steps, program, errors, passes_turn)
         elif steps:
             chain = StepsNode(reader, steps)
-        while rest:
-            group, *later = rest
+        while remaining:
+            group, *later = remaining
             if isinstance(group, transforms.Batch):
-                splits = any(isinstance(op, transforms.FlatMap) for op in steps)
-                draws = any(isinstance(op, DRAWING) for op in later)
-                chain = BatchNode(chain, group, program.rules, splits and draws)
+                has_splits = any(isinstance(op, transforms.FlatMap) for op in steps)
+                draws_later = any(isinstance(op, DRAWING) for op in later)
+                own_generator = has_splits and draws_later
+                chain = BatchNode(chain, group, program.rules, own_generator)
             else:
-                number = len(operations) - len(rest)
+                number = len(operations) - len(remaining)
                 chain = LegacyNode(chain, group, number, _attributes_used_by(later))
-            steps, rest = _split_at_group(later)
+            steps, remaining = _split_at_group(later)
             if steps:
                 chain = StepsNode(chain, steps)
         return chain

@@ -102,8 +102,9 @@ class RemoteRun:
         self._successor: _ScheduledWorkers | None = None
         # Held while `_successor` or `_options` changes, and while the successor
         # replaces `_running`. The consumer's thread reads all three without it.
-        self._changing = threading.Lock()
-        self._owner = os.getpid()
+        self._change_lock = threading.Lock()
+        # The process that made this object; a fork of it cannot use it.
+        self._owner_pid = os.getpid()
 
     @property
     def workers(self) -> int:
@@ -138,7 +139,7 @@ class RemoteRun:
         while True:
             if self._successor is not None:
                 self._switch_to_successor()
-            running = self._running or self._begin()
+            running = self._running or self._start_first_workers()
             if self._has_waited:
                 due = running.scheduler.next(timeout_s)
             else:
@@ -167,12 +168,12 @@ class RemoteRun:
                     f"{death}\n{running.workers.death_details(due.worker)}".strip()
                 )
             else:
-                raise closed_error(self._owner)
+                raise closed_error(self._owner_pid)
             timeout_s = self._options.stall_timeout
 
     def start_prefetch(self) -> None:
         if self._running is None:
-            self._begin()
+            self._start_first_workers()
 
     def set_workers(self, count: int) -> None:
         """Change the number of workers; the outputs and their order stay the same.
@@ -186,17 +187,17 @@ class RemoteRun:
         backend = self._options.backend
         if backend is not None:
             backend = backend.resized(count)
-        with self._changing:
+        with self._change_lock:
             self._options = dataclasses.replace(
                 self._options, workers=count, backend=backend
             )
             if self._running is None:
                 return
             self._close_successor()
-            here = self.position
+            current = self.position
             # The successor starts with all streams ended, so that it computes nothing
             # before the switch.
-            idle_position = dataclasses.replace(here, ended=[True] * here.streams)
+            idle_position = dataclasses.replace(current, ended=[True] * current.streams)
             self._successor = self._start_workers(idle_position, self._running.workers)
 
     def usage(self) -> RemoteStats | LocalStats | None:
@@ -216,7 +217,7 @@ class RemoteRun:
 
     def close(self) -> None:
         """End the workers.  Arrays that were delivered stay valid."""
-        with self._changing:
+        with self._change_lock:
             self._close_successor()
         if self._running is not None:
             self._start_position = self.position
@@ -234,19 +235,19 @@ class RemoteRun:
         self._has_waited = True
         return due
 
-    def _begin(self) -> _ScheduledWorkers:
+    def _start_first_workers(self) -> _ScheduledWorkers:
         self._running = self._start_workers(self._start_position, None)
         return self._running
 
     def _switch_to_successor(self) -> None:
         """Continue with the successor if it is ready."""
-        with self._changing:
-            before, after = self._running, self._successor
-            if before is None or after is None or not after.workers.ready():
+        with self._change_lock:
+            current, successor = self._running, self._successor
+            if current is None or successor is None or not successor.workers.ready():
                 return
-            after.scheduler.reset(*before.scheduler.position())
-            self._running, self._successor = after, None
-            before.workers.close()
+            successor.scheduler.reset(*current.scheduler.position())
+            self._running, self._successor = successor, None
+            current.workers.close()
 
     def _close_successor(self) -> None:
         if self._successor is not None:
@@ -288,6 +289,14 @@ class RemoteRun:
         return _ScheduledWorkers(scheduler, workers)
 
     def _deliver(self, running: _ScheduledWorkers, due: _core.NextResult) -> Any:
+        """Return the output that is due, or the `TurnSkipped` in its place.
+
+        Advances the scheduler, unless there are too many bad records.
+
+        Raises:
+            Exception: The user's code raised it in a worker, or unpickling the output.
+            TooManyErrors: More records failed than the limit; the output is due again.
+        """
         times = self._times
         times.calls_until_measured -= 1
         receive = running.workers.receive
@@ -313,7 +322,11 @@ class RemoteRun:
         return element
 
     def _count_errors(self, element: Any, is_error: bool) -> tuple[Any, Any]:
-        """Account for bad records; return the element and its failure."""
+        """Account for bad records; return the element and its failure.
+
+        The failure is an exception, or a `TurnSkipped`, which is also the element; None
+        if the output is not an error.
+        """
         failure = errors = None
         if self._error_counter is not None:
             element, errors = pickle.loads(element) if is_error else element
@@ -321,10 +334,9 @@ class RemoteRun:
             packed = isinstance(element, bytes)
             failure = failures.unpack_failure(element) if packed else element
         if self._error_counter is not None and errors is not None:
-            records, last = pickle.loads(errors)
-            self._error_counter.account(
-                (records, failures.unpack_failure(last)), failure
-            )
+            records, last_error = pickle.loads(errors)
+            summary = records, failures.unpack_failure(last_error)
+            self._error_counter.account(summary, failure)
         return element, failure
 
     def _warn_of_slow_unit(self, workers: Workers, due: _core.NextResult) -> None:
@@ -340,6 +352,7 @@ class RemoteRun:
         )
 
     def _handle_stall(self, workers: Workers, due: _core.NextResult) -> None:
+        """Warn of a stall; kill its worker if `stall_action` is "restart"."""
         seconds = self._options.stall_timeout
         if due.need:
             log.warning(

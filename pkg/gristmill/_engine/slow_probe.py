@@ -20,22 +20,24 @@ BUSY_SHARE = 0.5
 
 def read_timed(read: Callable[[], R]) -> tuple[R, float, float]:
     """Call `read`; return its result, its duration and the time it waited, in s."""
-    began = blocked_time.clocks()
+    start = blocked_time.clocks()
     result = read()
-    ended = blocked_time.clocks()
-    return result, ended.wall_s - began.wall_s, blocked_time.waited_s(began, ended)
+    end = blocked_time.clocks()
+    return result, end.wall_s - start.wall_s, blocked_time.waited_s(start, end)
 
 
 class _MeasuredRead(NamedTuple):
+    """The time that a read waited, in seconds, and the clocks at its end."""
+
     waited_s: float
-    ended: blocked_time.Clocks
+    end: blocked_time.Clocks
 
 
 class Trial:
     """Measures reads by threads.  Any thread may call `read`."""
 
     def __init__(self) -> None:
-        self._began = blocked_time.clocks()
+        self._start = blocked_time.clocks()
         self._reads: list[_MeasuredRead] = []
 
     def __len__(self) -> int:
@@ -44,16 +46,16 @@ class Trial:
 
     def read(self, source: Any, key: Any) -> Any:
         """Read and measure one element."""
-        began = blocked_time.clocks()
+        start = blocked_time.clocks()
         element = source[key]
-        ended = blocked_time.clocks()
-        self._reads.append(_MeasuredRead(blocked_time.waited_s(began, ended), ended))
+        end = blocked_time.clocks()
+        self._reads.append(_MeasuredRead(blocked_time.waited_s(start, end), end))
         return element
 
     def end(self) -> None:
         """Count the time since the start of the trial as one read that waited."""
-        ended = blocked_time.clocks()
-        self._reads.append(_MeasuredRead(ended.wall_s - self._began.wall_s, ended))
+        end = blocked_time.clocks()
+        self._reads.append(_MeasuredRead(end.wall_s - self._start.wall_s, end))
 
     def waits(self, slow_s: float) -> bool | None:
         """Return whether the median read waited for longer than `slow_s`.
@@ -64,10 +66,10 @@ class Trial:
         reads = [*self._reads]
         if sorted(reads)[len(reads) // 2].waited_s <= slow_s:
             return False
-        last = max(reads, key=lambda each: each.ended.wall_s).ended
-        passed_s = last.wall_s - self._began.wall_s
-        busy_s = last.process_s - self._began.process_s
-        return True if busy_s < BUSY_SHARE * passed_s else None
+        last_end = max(reads, key=lambda each: each.end.wall_s).end
+        duration_s = last_end.wall_s - self._start.wall_s
+        busy_s = last_end.process_s - self._start.process_s
+        return True if busy_s < BUSY_SHARE * duration_s else None
 
 
 class SlowProbe:
@@ -91,9 +93,9 @@ class SlowProbe:
     """
 
     __slots__ = (
+        "_last_was_long",
         "_measured_s",
         "_reads",
-        "_took_long",
         "interval",
         "left",
         "record_s",
@@ -112,7 +114,7 @@ class SlowProbe:
         self.trial: Trial | None = None
         self.record_s = math.inf
         self._reads = reads
-        self._took_long = True
+        self._last_was_long = True
         # The last reads of the caller.
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
 
@@ -124,16 +126,16 @@ class SlowProbe:
         microseconds.
         """
         waited_s = None
-        if self._took_long:
-            result, took_s, waited_s = read_timed(read)
+        if self._last_was_long:
+            result, duration_s, waited_s = read_timed(read)
             waited_s /= count
         else:
-            began_s = time.perf_counter()
+            start_s = time.perf_counter()
             result = read()
-            took_s = time.perf_counter() - began_s
-        self.record_s = took_s / count
-        self._took_long = self.record_s > self.slow_s
-        return result, waited_s if self._took_long else 0.0
+            duration_s = time.perf_counter() - start_s
+        self.record_s = duration_s / count
+        self._last_was_long = self.record_s > self.slow_s
+        return result, waited_s if self._last_was_long else 0.0
 
     def add(self, seconds: float) -> bool:
         """Add a measured read; return whether there are enough for a verdict."""

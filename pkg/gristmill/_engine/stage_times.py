@@ -1,7 +1,7 @@
 """Measures the time of each stage for a sample of the outputs.
 
 Two calls in a row are measured, the first in wall time and the second in CPU time.
-Then no call is measured for about `REST_NS`, so that the cost is negligible.  In each
+Then no call is measured for about `PAUSE_NS`, so that the cost is negligible.  In each
 process, `_hot.run.end` and `_hot.run.run_block` add up the times by stage name.
 """
 
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from gristmill._base.types import T
 from gristmill._hot import run as hot_run
 
-REST_NS = 500_000_000
-MOST_REST = 8192
-# The first calls open files and fill caches.
-FIRST = 2
+PAUSE_NS = 500_000_000
+MAX_PAUSE_CALLS = 8192
+# The number of the first call to measure.  Earlier calls open files and fill caches.
+FIRST_MEASURED = 2
 CLOCKS = (time.CLOCK_MONOTONIC, time.CLOCK_THREAD_CPUTIME_ID)
 # Stages other than the user's steps.  No class can have such a name.
 READ = hot_run.READING
@@ -32,7 +32,7 @@ REST = ":rest"
 SEND = ":send"
 RECEIVE = ":receive"
 # These limits make the JSON of `StageTimes.text` fit into the worker's text.
-MOST_NAMES = 20
+MAX_NAMES = 20
 NAME_CHARS = 48
 
 
@@ -69,52 +69,54 @@ class StageTimes:
     """
 
     def __init__(self) -> None:
-        self.calls_until_measured = FIRST
+        self.calls_until_measured = FIRST_MEASURED
         self.by_clock = StageTotals(), StageTotals()
-        self._turn = 0
-        self._least_ns = 0
+        # The index of the next measurement's clock in `CLOCKS` and `by_clock`.
+        self._clock = 0
+        # The duration of the call that was last measured in wall time.
+        self._wall_call_ns = 0
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[StageTotals]:
         """Measure the body of the `with` statement; the caller counts the outputs."""
-        measured = self.by_clock[self._turn]
+        measured = self.by_clock[self._clock]
         spent: dict[str, int] = {}
-        slept, cpu_ns = sleeps(), time.thread_time_ns()
-        began = time.perf_counter_ns()
-        hot_run.measure(spent, CLOCKS[self._turn])
+        sleeps_before, cpu_ns = sleeps(), time.thread_time_ns()
+        start_ns = time.perf_counter_ns()
+        hot_run.measure(spent, CLOCKS[self._clock])
         try:
             yield measured
         finally:
             hot_run.measure(None)
-            took = max(time.perf_counter_ns() - began, 1)
-            part = 1.0
-            if self._turn == 0 and sleeps() == slept:
+            duration_ns = max(time.perf_counter_ns() - start_ns, 1)
+            own_share = 1.0
+            if self._clock == 0 and sleeps() == sleeps_before:
                 # The thread never blocked, so other programs used the rest of the time.
-                part = min((time.thread_time_ns() - cpu_ns) / took, 1.0)
+                own_share = min((time.thread_time_ns() - cpu_ns) / duration_ns, 1.0)
             for name, ns in spent.items():
-                measured.spent[name] = measured.spent.get(name, 0) + int(ns * part)
-            self._turn = 1 - self._turn
-            if self._turn:
-                self._least_ns, self.calls_until_measured = took, 1
+                measured.spent[name] = measured.spent.get(name, 0) + int(ns * own_share)
+            self._clock = 1 - self._clock
+            if self._clock:
+                self._wall_call_ns, self.calls_until_measured = duration_ns, 1
             else:
                 # Use the shorter call: measuring adds time, mostly with the CPU clock.
-                least = min(self._least_ns, took)
-                self.calls_until_measured = min(max(REST_NS // least, 1), MOST_REST)
+                shorter_ns = min(self._wall_call_ns, duration_ns)
+                self.calls_until_measured = min(
+                    max(PAUSE_NS // shorter_ns, 1), MAX_PAUSE_CALLS
+                )
 
     def measure(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
         """Return the output that `compute` makes; measure the call as `stage`."""
         with self.measuring() as measured:
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             output = compute(*arguments)
-            measured.outputs += hot_run.end(stage, began)
+            measured.outputs += hot_run.end(stage, stage_start)
             return output
 
     def text(self) -> str:
         """Return the measurements as JSON, which `sum_texts` parses."""
         wall, cpu = self.by_clock
-        names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[
-            :MOST_NAMES
-        ]
+        names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[:MAX_NAMES]
         rows = [
             (name[:NAME_CHARS], wall.spent[name], cpu.spent.get(name, 0))
             for name in names
@@ -144,9 +146,9 @@ def mean_times(by_clock: tuple[StageTotals, StageTotals]) -> dict[str, StageTime
     times: dict[str, StageTime] = {}
     for name, spent in wall.spent.items():
         seconds = max(spent, 0) / max(wall.outputs, 1) / 1e9
-        share = 1.0
+        cpu_share = 1.0
         if cpu.outputs and seconds:
-            computed = cpu.spent.get(name, 0) / cpu.outputs / 1e9
-            share = min(max(computed / seconds, 0.0), 1.0)
-        times[name] = StageTime(seconds, share)
+            cpu_s = cpu.spent.get(name, 0) / cpu.outputs / 1e9
+            cpu_share = min(max(cpu_s / seconds, 0.0), 1.0)
+        times[name] = StageTime(seconds, cpu_share)
     return times

@@ -19,22 +19,24 @@ def wait_for_first(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextRe
     """
     if 0 <= timeout_s <= QUIET_S or not progress_bar.is_watched():
         return scheduler.next(timeout_s)
-    began = time.monotonic()
+    start_s = time.monotonic()
     line = progress_bar.Line()
     result = scheduler.next(QUIET_S)
     try:
         while result.kind == "timeout":
             processes = scheduler.processes()
-            seconds = time.monotonic() - began
-            left = timeout_s - seconds
+            elapsed_s = time.monotonic() - start_s
+            remaining_s = timeout_s - elapsed_s
             # Once a process runs, a short timeout would count as a stall of a worker.
-            if any(alive for _, alive, _ in processes) or 0 <= timeout_s < seconds:
+            if any(alive for _, alive, _ in processes) or 0 <= timeout_s < elapsed_s:
                 break
             workers = "1 worker" if len(processes) == 1 else f"{len(processes)} workers"
-            line.show(f"Starting {workers}: {seconds:.0f} s")
-            result = scheduler.next(STEP_S if timeout_s < 0 else min(STEP_S, left))
+            line.show(f"Starting {workers}: {elapsed_s:.0f} s")
+            result = scheduler.next(
+                STEP_S if timeout_s < 0 else min(STEP_S, remaining_s)
+            )
         else:
             return result
     finally:
         line.clear()
-    return scheduler.next(timeout_s if timeout_s < 0 else max(0.0, left))
+    return scheduler.next(timeout_s if timeout_s < 0 else max(0.0, remaining_s))

@@ -89,21 +89,21 @@ class SavedPipeline:
             return position
         return position + (tuple(replay) if replay else (*position, 0))
 
-    def start(self, worker_count: int, streams: int, epoch: int = 0) -> RunPosition:
+    def origin(self, worker_count: int, streams: int, epoch: int = 0) -> RunPosition:
         """Return the position before the first output."""
-        zero = self.with_replay((0,) * (1 + self.program.flat_maps))
-        begun = [zero] * streams, [False] * streams
-        return RunPosition(worker_count, 0, *begun, epoch=epoch)
+        stream_start = self.with_replay((0,) * (1 + self.program.flat_maps))
+        positions, ended = [stream_start] * streams, [False] * streams
+        return RunPosition(worker_count, 0, positions, ended, epoch=epoch)
 
 
 def encode(pipeline: SavedPipeline, position: RunPosition) -> bytes:
     """Return a position as the bytes of a checkpoint."""
-    form = _nested if pipeline.program.flat_maps else _version_2
-    state = form(pipeline, position)
-    more = _extra_values(pipeline, position)
-    if more:
-        number = EPOCH_FORMAT if position.epoch else FORMAT
-        state["gristmill"] = {"format": number, **more}
+    encode_state = _nested if pipeline.program.flat_maps else _version_2
+    state = encode_state(pipeline, position)
+    extra = _extra_values(pipeline, position)
+    if extra:
+        format_number = EPOCH_FORMAT if position.epoch else FORMAT
+        state["gristmill"] = {"format": format_number, **extra}
     return json.dumps(state, indent=4).encode()
 
 
@@ -117,33 +117,34 @@ def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPo
         IndexError: It points past the end of the data.
     """
     state = _parse(text)
-    more = state.get("gristmill", {})
-    if not isinstance(more, dict):
+    extra = state.get("gristmill", {})
+    if not isinstance(extra, dict):
         raise StateMismatch(
-            f"Checkpoint has {more!r:.100} under 'gristmill', expected an object. The"
+            f"Checkpoint has {extra!r:.100} under 'gristmill', expected an object. The"
             " file may belong to something else."
         )
-    if more.get("format", FORMAT) not in (FORMAT, EPOCH_FORMAT):
+    if extra.get("format", FORMAT) not in (FORMAT, EPOCH_FORMAT):
         raise StateMismatch(
-            f"Checkpoint has gristmill format {more['format']}, but this version reads"
-            f" formats up to {EPOCH_FORMAT}. Use the version that wrote it, or a newer"
-            " one."
+            f"Checkpoint has gristmill format {extra['format']}, expected at most"
+            f" {EPOCH_FORMAT}. Use the version that wrote it, or a newer one."
         )
     try:
         if validate and not pipeline.program.flat_maps:
-            _match_names(pipeline, state)
-        form = _from_nested if pipeline.program.flat_maps else _from_version_2
-        position = form(pipeline, state, more)
-        replay = more.get("replay")
+            _check_names(pipeline, state)
+        decode_state = _from_nested if pipeline.program.flat_maps else _from_version_2
+        position = decode_state(pipeline, state, extra)
+        replay = extra.get("replay")
         position.positions = [
-            pipeline.with_replay(here, replay and replay[stream])
-            for stream, here in enumerate(position.positions)
+            pipeline.with_replay(stream_position, replay and replay[stream])
+            for stream, stream_position in enumerate(position.positions)
         ]
-        if "waiting" in more:
+        if "waiting" in extra:
             if pipeline.program.buckets is None:
-                raise ValueError("'waiting' needs a BucketBatch")
-            pairs = zip(position.positions, more["waiting"], strict=True)
-            position.positions = [(*here, *waiting) for here, waiting in pairs]
+                raise ValueError("'waiting' is only for pipelines with a BucketBatch")
+            pairs = zip(position.positions, extra["waiting"], strict=True)
+            position.positions = [
+                (*stream_position, *waiting) for stream_position, waiting in pairs
+            ]
         _check_form(pipeline, position)
     except StateMismatch:
         raise
@@ -153,15 +154,15 @@ def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPo
             f"{type(error).__name__} {error}. It was probably saved by a pipeline "
             "with other operations; restore it with those."
         ) from error
-    _check(pipeline, position, more)
-    position.errors = _count(more, "errors")
-    position.epoch = _count(more, "epoch")
+    _check_order_and_length(pipeline, position, extra)
+    position.errors = _read_count(extra, "errors")
+    position.epoch = _read_count(extra, "epoch")
     return position
 
 
-def _count(more: dict[str, Any], name: str) -> int:
+def _read_count(extra: dict[str, Any], name: str) -> int:
     """Return a number of a checkpoint; 0 if it is absent."""
-    count = more.get(name, 0)
+    count = extra.get(name, 0)
     if type(count) is not int or count < 0:
         raise StateMismatch(
             f"{name!r} of the checkpoint must be an int >= 0, got {count!r}. The file"
@@ -178,9 +179,9 @@ def check_streams(position: RunPosition, streams: int | None) -> None:
     """
     if streams is not None and streams != position.streams:
         raise StateMismatch(
-            f"Checkpoint has {position.streams} streams, but the loader has "
-            f"streams={streams}. The number of streams defines the order, so it cannot "
-            f"change within a run. Leave streams out, or pass {position.streams}."
+            f"streams must be {position.streams}, as in the checkpoint, got {streams}. "
+            "The number of streams defines the order, so it cannot change within a "
+            f"run. Leave streams out, or pass {position.streams}."
         )
 
 
@@ -202,10 +203,10 @@ def _version_2(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]
 
 
 def _from_version_2(
-    pipeline: SavedPipeline, state: dict[str, Any], more: dict[str, Any]
+    pipeline: SavedPipeline, state: dict[str, Any], extra: dict[str, Any]
 ) -> RunPosition:
     worker_count = int(state["worker_count"])
-    streams = int(more.get("streams", max(worker_count, 1)))
+    streams = int(extra.get("streams", max(worker_count, 1)))
     if worker_count < 0 or streams < 1:
         raise ValueError(
             f"worker_count must be >= 0 and streams >= 1, got {worker_count}, {streams}"
@@ -246,14 +247,14 @@ def _nest(stream_position: Position, flat_maps: int) -> dict[str, Any]:
 
 
 def _from_nested(
-    pipeline: SavedPipeline, state: dict[str, Any], more: dict[str, Any]
+    pipeline: SavedPipeline, state: dict[str, Any], extra: dict[str, Any]
 ) -> RunPosition:
     states = state.get("iterators_in_use_states", [state])
     positions = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
     if "iterators_in_use_states" not in state:
         return RunPosition(0, 0, positions, [False])
     return RunPosition(
-        int(more.get("worker_count", len(states))),
+        int(extra.get("worker_count", len(states))),
         int(state["next_index_in_cycle"]),
         positions,
         [bool(e) for e in state["exhausted"]],
@@ -270,29 +271,31 @@ def _unnest(state: dict[str, Any], flat_maps: int) -> Position:
 
 def _extra_values(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     """Return the values for which Grain's formats have no room, if any."""
-    more: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
-        more["streams"] = position.streams
+        extra["streams"] = position.streams
         if pipeline.program.flat_maps:
-            more["worker_count"] = position.worker_count
+            extra["worker_count"] = position.worker_count
     if pipeline.program.opaque and any(
         stream_position[-1] for stream_position in position.positions
     ):
         replay_at = 1 + pipeline.program.flat_maps
-        more["replay"] = [
+        extra["replay"] = [
             list(stream_position[replay_at:]) for stream_position in position.positions
         ]
     if pipeline.program.buckets is not None and any(
         len(stream_position) > 1 for stream_position in position.positions
     ):
-        more["waiting"] = [list(here[1:]) for here in position.positions]
+        extra["waiting"] = [
+            list(stream_position[1:]) for stream_position in position.positions
+        ]
     if pipeline.differs_from_grain:
-        more["permutation"] = "complete"
+        extra["permutation"] = "complete"
     if position.errors:
-        more["errors"] = position.errors
+        extra["errors"] = position.errors
     if position.epoch:
-        more["epoch"] = position.epoch
-    return more
+        extra["epoch"] = position.epoch
+    return extra
 
 
 def _check_form(pipeline: SavedPipeline, position: RunPosition) -> None:
@@ -302,18 +305,18 @@ def _check_form(pipeline: SavedPipeline, position: RunPosition) -> None:
         TypeError: A value is not an integer.
         ValueError: There are too many numbers or too few, or one is out of range.
     """
-    streams, length = position.streams, len(pipeline.start(0, 1).positions[0])
+    streams, length = position.streams, len(pipeline.origin(0, 1).positions[0])
     if not 0 <= position.next_stream < streams or len(position.ended) != streams:
         raise ValueError(
             f"the next stream must be below {streams}, with {streams} flags of ended"
             f" streams, got {position.next_stream} and {position.ended}"
         )
     if pipeline.program.buckets is not None:
-        for here in position.positions:
-            _check_waiting(here, pipeline.program.position_capacity)
+        for stream_position in position.positions:
+            _check_waiting(stream_position, pipeline.program.position_capacity)
         return
     for stream_position in position.positions:
-        # `_check` compares the first number with the length of the data.
+        # `_check_order_and_length` checks the first number.
         numbers = [operator.index(number) for number in stream_position][1:]
         if len(stream_position) != length or not all(0 <= n < 2**63 for n in numbers):
             raise ValueError(
@@ -329,17 +332,18 @@ def _check_waiting(stream_position: Position, capacity: int) -> None:
         ValueError: An element is of a later record, or the numbers do not ascend.
     """
     consumed, *waiting = map(operator.index, stream_position)
-    ascending = all(a < b for a, b in itertools.pairwise([-1, *waiting, consumed]))
-    if not ascending or len(stream_position) > capacity:
+    is_ascending = all(a < b for a, b in itertools.pairwise([-1, *waiting, consumed]))
+    if not is_ascending or len(stream_position) > capacity:
         raise ValueError(
             f"waiting records must ascend and be below {consumed}, got {waiting}"
         )
 
 
-def _check(
-    pipeline: SavedPipeline, position: RunPosition, more: dict[str, Any]
+def _check_order_and_length(
+    pipeline: SavedPipeline, position: RunPosition, extra: dict[str, Any]
 ) -> None:
-    if pipeline.differs_from_grain and more.get("permutation") != "complete":
+    """Check that a position fits the shuffle and the length of the data."""
+    if pipeline.differs_from_grain and extra.get("permutation") != "complete":
         raise StateMismatch(
             "Checkpoint was saved by Grain for a shuffle over 4**k + 1 records, "
             "where Grain repeats its first record and loses the last one. "
@@ -355,19 +359,19 @@ def _check(
             )
 
 
-def _match_names(pipeline: SavedPipeline, state: dict[str, Any]) -> None:
+def _check_names(pipeline: SavedPipeline, state: dict[str, Any]) -> None:
     names = (
         ("Sampler", "dataloader sampler", "sampler", pipeline.sampler),
         ("DataSource", "datasource in dataloader", "data source", pipeline.data_source),
     )
-    for what, where, lower, expected in names:
-        argument = lower.replace(" ", "_")
+    for title, where, label, expected in names:
+        argument = label.replace(" ", "_")
         found = state[argument]
         if found != expected:
             raise StateMismatch(
-                f"{what} in checkpoint does not match {where}.\n"
-                f"{lower} in checkpoint: {found}\n"
-                f"{lower} in dataloader: {expected}\n"
+                f"{title} in checkpoint does not match {where}.\n"
+                f"{label} in checkpoint: {found}\n"
+                f"{label} in dataloader: {expected}\n"
                 f"They are compared by `repr({argument})`, so your own class may need a"
                 " `__repr__` that does not change from run to run."
             )

@@ -32,8 +32,8 @@ class Stream(Protocol):
     - ``disable_lookahead()``: compute only the next output, if the stream may compute
       more than that.
     - ``next_run(want)`` and ``outputs_so_far()``, if ``computes_runs`` is true: compute
-      up to `want` outputs together; return the outputs of that call so far to another
-      thread.
+      up to `want` outputs in one call; return the outputs that this call has finished,
+      while it runs in another thread.
     - ``restrict_to(count)``, if the stream computes records in advance: do not compute
       records after the next `count`.  It is called after each `seek` to a range.
     - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,
@@ -79,7 +79,7 @@ class Runnable(Protocol):
         streams: Interleaved streams that define the order.
         owned: Whether one worker computes each stream, from the beginning on.
         tolerant: Whether bad records are skipped or substituted.
-        position_capacity: Most integers in a stream's position.
+        position_capacity: The largest number of integers in a stream's position.
         unit_records: Records of a stream that a worker computes at a time, if streams
             are not owned.
         many_outputs: Whether a unit has several outputs.
@@ -150,7 +150,7 @@ def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
     return None
 
 
-def outputs_of(first: int, keys: Int64Array, elements: list[Any]) -> list[Output]:
+def to_outputs(first: int, keys: Int64Array, elements: list[Any]) -> list[Output]:
     """Return one output for each element, of the records from `first` on.
 
     Args:
@@ -159,8 +159,8 @@ def outputs_of(first: int, keys: Int64Array, elements: list[Any]) -> list[Output
         elements: One element of each record.
     """
     return [
-        (element, keys[place : place + 1], (first + place + 1,))
-        for place, element in enumerate(elements)
+        (element, keys[offset : offset + 1], (first + offset + 1,))
+        for offset, element in enumerate(elements)
     ]
 
 

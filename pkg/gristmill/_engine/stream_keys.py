@@ -26,8 +26,8 @@ class SamplerDraws(dict[int, "np.random.Generator | None"]):
 
 
 # Consecutive records of a stream: the keys for the source (int64, -1 for a key that is
-# not an int64), the global indices (int64), and the sampler's original keys if any of
-# them is not an int64, else None.
+# not an int64), the global indices (int64), and the names: the keys as the sampler
+# returned them if one of them is not an int64, else None.
 RecordKeys = tuple[Int64Array, Int64Array, list[Any] | None]
 
 
@@ -111,7 +111,7 @@ class StreamKeys:
     def _fill(self, first: int, count: int) -> None:
         """Cache the keys of at least `count` positions from `first` on."""
         size = min(max(count, KEY_BLOCK), self.length - first)
-        self._cached = self._block(first, size)
+        self._cached = self._compute_block(first, size)
         self._cached_at = first
 
     def window_left(self, position: int) -> int:
@@ -132,7 +132,7 @@ class StreamKeys:
         They end before a position for which a sampler of the user's fails.
         """
         if self._in_blocks:
-            block: list[Any] = self._block(first, count)[0].tolist()
+            block: list[Any] = self._compute_block(first, count)[0].tolist()
             return block
         keys: list[Any] = []
         for position in range(first, first + count):
@@ -163,12 +163,17 @@ class StreamKeys:
             return key
 
     def candidates(self, position: int) -> Iterator[Any]:
-        """Yield the keys of records to try as substitutes of one, best first."""
-        for other in substitute_candidates(position, self.length):
-            yield from self.source_keys(other, 1)
+        """Yield the keys of records to try as substitutes for one, best first."""
+        for candidate in substitute_candidates(position, self.length):
+            yield from self.source_keys(candidate, 1)
 
     def renew_generator(self, position: int, index: int) -> None:
-        """Undo the draws of the record at `position`, which has a global index."""
+        """Undo the draws of the record at `position`.
+
+        Args:
+            position: The position in the stream.
+            index: The global index of that record.
+        """
         if not self._in_blocks:
             self._sampler_draws[index] = self.metadata(position).rng
 
@@ -178,7 +183,8 @@ class StreamKeys:
         local = self._stream + position * program.streams
         return program.first_index + local * shard.shard_count + shard.shard_index
 
-    def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+    def _compute_block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+        """Return the keys and global indices at `count` positions from `first` on."""
         program, start = self._program, self._index(first)
         stride = program.streams * program.shard.shard_count
         try:
@@ -191,6 +197,7 @@ class StreamKeys:
         return keys, np.arange(start, start + stride * count, stride, dtype=np.int64)
 
     def _by_metadata(self, first: int, count: int) -> RecordKeys:
+        """Return `records` of a sampler that returns one record at a time."""
         names: list[Any] = []
         indices: list[int] = []
         draws = self._sampler_draws
@@ -212,8 +219,8 @@ class StreamKeys:
             names.append(self.key_of(metadata))
         keys = [as_number(name) for name in names]
         exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
-        odd = None if exact else names
-        return np.array(keys, np.int64), np.array(indices, np.int64), odd
+        key_array, index_array = np.array(keys, np.int64), np.array(indices, np.int64)
+        return key_array, index_array, None if exact else names
 
 
 def first_records(records: RecordKeys, count: int) -> RecordKeys:
@@ -225,6 +232,6 @@ def first_records(records: RecordKeys, count: int) -> RecordKeys:
 
 
 def name_of(records: RecordKeys, number: int) -> Any:
-    """Return the original key of one of some records, as the sampler returned it."""
+    """Return the key of record number `number`, as the sampler returned it."""
     keys, _, names = records
     return keys[number] if names is None else names[number]

@@ -44,8 +44,8 @@ def cut_own_frames(error: BaseException, noted: bool = True) -> None:
         mode = "tracebackhide" if in_ipython else "quiet_remove_frames"
     if mode == "off" or isinstance(error, StopIteration):
         return
-    whole = error.__traceback__
-    entries = list(entries_of(whole))
+    traceback = error.__traceback__
+    entries = list(entries_of(traceback))
     own = _own(entries)
     if mode == "tracebackhide":
         for entry in own:
@@ -57,7 +57,7 @@ def cut_own_frames(error: BaseException, noted: bool = True) -> None:
         return
     if mode == "remove_frames":
         if not isinstance(error.__cause__, FullTraceback):
-            full = FullTraceback(WHOLE.format(error)).with_traceback(whole)
+            full = FullTraceback(WHOLE.format(error)).with_traceback(traceback)
             full.__cause__, full.__context__ = error.__cause__, error.__context__
             error.__cause__ = full
     elif noted and NOTE not in getattr(error, "__notes__", ()):
@@ -65,10 +65,12 @@ def cut_own_frames(error: BaseException, noted: bool = True) -> None:
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
 
 
-def filter_traceback(whole: types.TracebackType | None) -> types.TracebackType | None:
+def filter_traceback(
+    traceback: types.TracebackType | None,
+) -> types.TracebackType | None:
     """Return the traceback that a worker prints."""
-    entries = list(entries_of(whole))
-    return whole if shows_own() else _without(_own(entries), entries)
+    entries = list(entries_of(traceback))
+    return traceback if shows_own() else _without(_own(entries), entries)
 
 
 def shows_own() -> bool:
@@ -83,8 +85,8 @@ def find_own(filenames: Sequence[str]) -> list[bool]:
     """
     is_own: list[bool] = []
     for filename in filenames[:-1]:
-        waits = filename.endswith(FUTURES) and bool(is_own) and is_own[-1]
-        is_own.append(waits or filename.startswith((PACKAGE, *COMPILED)))
+        is_waiting = filename.endswith(FUTURES) and bool(is_own) and is_own[-1]
+        is_own.append(is_waiting or filename.startswith((PACKAGE, *COMPILED)))
     return [*is_own, False]
 
 
@@ -97,18 +99,18 @@ def _own(entries: list[types.TracebackType]) -> set[types.TracebackType]:
 def _without(
     own: set[types.TracebackType], entries: list[types.TracebackType]
 ) -> types.TracebackType | None:
-    left: types.TracebackType | None = None
+    remaining: types.TracebackType | None = None
     for entry in reversed(entries):
         if entry not in own:
             place = (entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-            left = types.TracebackType(left, *place)
-    return left
+            remaining = types.TracebackType(remaining, *place)
+    return remaining
 
 
 def entries_of(
-    whole: types.TracebackType | None,
+    traceback: types.TracebackType | None,
 ) -> Iterator[types.TracebackType]:
     """Yield the entries of a traceback, outermost first."""
-    while whole is not None:
-        yield whole
-        whole = whole.tb_next
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gristmill import _core
-from gristmill._engine.stream import Output
+from gristmill._engine.stream import Output, Position
 
-# Time that outputs wait for the others of their unit.  In a slow unit, it is a share of
-# the unit's time.
-HAND_OVER_S = 5e-3
-LATER_SHARE = 0.05
-LATER_MOST_S = 20e-3
+# The time from the start of a unit to the first check, and between checks: this share
+# of the unit's time so far, within these limits.
+MIN_INTERVAL_S = 5e-3
+MAX_INTERVAL_S = 20e-3
+INTERVAL_SHARE = 0.05
 
 
 class Outputs(Protocol):
@@ -37,8 +37,11 @@ class Outputs(Protocol):
 class UnitParts:
     """The unit that a worker computes, while another thread hands over parts.
 
+    The worker's main thread calls the public methods.  The thread of `_core.Watch`
+    calls `_hand_over`.
+
     Args:
-        end: The worker's end of the shared memory.
+        worker_end: The worker's end of the shared memory.
         write: Writes the first of some outputs, at least one, to the slot of a unit.
             Returns the number of outputs written and of bytes used, or None if the unit
             is lost.  Raises an error if an output cannot be written.
@@ -46,50 +49,51 @@ class UnitParts:
 
     def __init__(
         self,
-        end: _core.WorkerEnd,
+        worker_end: _core.WorkerEnd,
         write: Callable[[_core.Work, list[Output]], tuple[int, int] | None],
     ) -> None:
-        self._end = end
+        self._worker_end = worker_end
         self._write = write
         self._watch = _core.Watch(self._hand_over)
-        # Guards the attributes below.
+        # Guards the attributes below.  Only the main thread sets `_result`, so it reads
+        # that one without the lock.
         self._lock = threading.Lock()
         # None while nothing is computed, and when the unit is lost.
         self._unit: _core.Work | None = None
         self._result: Outputs | None = None
-        # The object that computes several outputs in one call, and the number of
+        # The stream, if it computes several outputs in one call, and the number of
         # outputs of the current call that were offered.
-        self._running: Any = None
-        self._of_run = 0
+        self._run_stream: Any = None
+        self._offered_of_run = 0
         # The outputs that were offered to the parent, until it has answered.
         self._offered: list[Output] = []
 
-    def begin(self, unit: _core.Work, result: Outputs, running: Any) -> None:
+    def begin(self, unit: _core.Work, result: Outputs, run_stream: Any) -> None:
         """Begin a unit: outputs will be added to `result`.
 
         Args:
             unit: The unit.
             result: Outputs are removed from here when they are handed over.
-            running: Has ``outputs_so_far()``, which returns the finished outputs of a
-                call that computes several; None if there is no such call.
+            run_stream: The stream, if it computes several outputs in one call, else
+                None.  Its ``outputs_so_far()`` returns those that are finished.
         """
         with self._lock:
-            self._unit, self._result, self._running = unit, result, running
-            self._of_run, self._offered = 0, []
-        self._watch.begin(HAND_OVER_S)
+            self._unit, self._result, self._run_stream = unit, result, run_stream
+            self._offered_of_run, self._offered = 0, []
+        self._watch.begin(MIN_INTERVAL_S)
 
-    def add(self, outputs: list[Output]) -> None:
-        """Add the outputs of a call that computes several, which has returned."""
+    def add_run(self, outputs: list[Output]) -> None:
+        """Add all outputs of a call that computes several, after it has returned."""
         assert self._result is not None
         with self._lock:
-            self._result.outputs += outputs[self._of_run :]
-            self._of_run = 0
+            self._result.outputs += outputs[self._offered_of_run :]
+            self._offered_of_run = 0
 
     def finish(self, unit: _core.Work) -> _core.Work | None:
-        """Finish a unit, if it was begun; return the rest of it.
+        """Finish a unit, if it was begun; return the remaining unit.
 
-        The rest begins after the outputs that were handed over.  Returns None if the
-        rest is not wanted.
+        That begins after the outputs that were handed over.  Returns None if the unit
+        is lost.
         """
         if self._result is None:
             return unit
@@ -97,39 +101,43 @@ class UnitParts:
         with self._lock:
             if self._offered:
                 self._take_answer(self._result)
-            now = self._unit
-            self._unit = self._result = self._running = None
-        return now
+            remaining_unit = self._unit
+            self._unit = self._result = self._run_stream = None
+        return remaining_unit
 
-    def _hand_over(self, passed_s: float) -> float | None:
-        """Offer the finished outputs; called in a thread, `passed_s` after `begin`.
+    def _hand_over(self, elapsed_s: float) -> float | None:
+        """Offer the finished outputs; called `elapsed_s` after `begin`.
 
         Returns the time until the next call, in s; None for no further call.
         """
-        again_s = max(HAND_OVER_S, min(LATER_SHARE * passed_s, LATER_MOST_S))
+        interval_s = max(
+            MIN_INTERVAL_S, min(INTERVAL_SHARE * elapsed_s, MAX_INTERVAL_S)
+        )
         with self._lock:
             if self._result is None:
                 return None
             if self._offered:
-                if not self._end.can_resume():
-                    return again_s
+                if not self._worker_end.can_resume():
+                    return interval_s
                 if not self._take_answer(self._result):
                     return None
             if self._unit is None:
                 return None
-            if self._end.is_awaited() and not self._offer(self._unit, self._result):
+            if self._worker_end.is_awaited() and not self._offer(
+                self._unit, self._result
+            ):
                 return None
-        return again_s
+        return interval_s
 
     def _offer(self, unit: _core.Work, result: Outputs) -> bool:
         """Offer the finished outputs, if any; return whether that succeeded."""
-        whole = len(result.outputs)
+        earlier_count = len(result.outputs)
         finished = result.outputs[:]
-        if self._running is not None:
-            finished += self._running.outputs_so_far()[self._of_run :]
+        if self._run_stream is not None:
+            finished += self._run_stream.outputs_so_far()[self._offered_of_run :]
         # A call may compute outputs of the next unit, too.
-        end = unit.first + unit.count
-        while finished and finished[-1][2][0] > end:
+        unit_end = unit.first + unit.count
+        while finished and _position_after(finished)[0] > unit_end:
             finished.pop()
         if not finished:
             return True
@@ -140,22 +148,32 @@ class UnitParts:
         if written is None:
             self._unit = None
             return False
-        finished = finished[: written[0]]
-        if not self._end.offer_part(*written, finished[-1][2]):
+        count, nbytes = written
+        finished = finished[:count]
+        if not self._worker_end.offer_part(count, nbytes, _position_after(finished)):
             return False
         self._offered = finished
-        self._of_run += max(len(finished) - whole, 0)
+        self._offered_of_run += max(len(finished) - earlier_count, 0)
         del result.outputs[: len(finished)]
         return True
 
     def _take_answer(self, result: Outputs) -> bool:
-        """Wait for the answer to an offer; return whether the parent took it."""
+        """Wait for the answer to an offer; return whether the parent took it.
+
+        If the parent declined, the offered outputs go back to `result`.
+        """
         offered, self._offered = self._offered, []
-        before, self._unit = self._unit, self._end.resume()
-        if before is None or self._unit is None:
+        offered_unit, self._unit = self._unit, self._worker_end.resume()
+        if offered_unit is None or self._unit is None:
             return False
-        if self._unit.first == before.first:
+        if self._unit.first == offered_unit.first:
             result.outputs[:0] = offered
             return False
         result.delivered_count += len(offered)
         return True
+
+
+def _position_after(outputs: list[Output]) -> Position:
+    """Return the stream's position after some outputs, at least one."""
+    _, _, position = outputs[-1]
+    return position

@@ -53,10 +53,7 @@ def serve(
     worker: int,
     generation: int,
 ) -> None:
-    """Compute units until there are no more.
-
-    After the first unit, close `started_fd`, unless it is -1.
-    """
+    """Compute units until there are no more; see `parent.setup` for the arguments."""
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
@@ -83,19 +80,27 @@ def serve(
 
 
 class Server:
-    """Computes units of the streams that this worker has opened."""
+    """Computes units of the streams that this worker has opened.
+
+    The worker's main thread calls all methods except for `_write_part`.  The thread of
+    `UnitParts` calls that one while the main thread computes the same unit.
+    """
 
     # True if units may be handed over in parts.
     _IN_PARTS: ClassVar[bool] = True
 
     def __init__(
-        self, program: Runnable, end: _core.WorkerEnd, worker: int, workers: int
+        self,
+        program: Runnable,
+        worker_end: _core.WorkerEnd,
+        worker: int,
+        workers: int,
     ) -> None:
         self._program = program
         self._tolerant = program.tolerant
-        self._worker_end = end
-        self._position_capacity = end.position_capacity
-        self._max_unit_bytes = end.max_unit_bytes
+        self._worker_end = worker_end
+        self._position_capacity = worker_end.position_capacity
+        self._max_unit_bytes = worker_end.max_unit_bytes
         self._worker = worker
         self._streams: dict[int, Stream] = {}
         # Per stream: the position after the last unit computed here.
@@ -105,9 +110,9 @@ class Server:
         # For units of several outputs.
         self._parts: UnitParts | None = None
         if program.many_outputs and self._IN_PARTS:
-            self._parts = UnitParts(end, self._write_part)
+            self._parts = UnitParts(worker_end, self._write_part)
         # The method for this run's kind of units, chosen at the first unit.
-        self._outputs_of: Callable[[_core.Work, Alloc], UnitResult] | None = None
+        self._compute_result: Callable[[_core.Work, Alloc], UnitResult] | None = None
         # The error of `init_worker`, raised for every unit.
         self._init_error: Exception | None = None
         try:
@@ -139,10 +144,10 @@ class Server:
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         stream = unit.stream
         try:
-            outputs_of = self._outputs_of
-            if outputs_of is None:
-                outputs_of = self._outputs_of = self._method_for(unit.kind)
-            result = outputs_of(unit, writer.empty)
+            compute_result = self._compute_result
+            if compute_result is None:
+                compute_result = self._compute_result = self._method_for(unit.kind)
+            result = compute_result(unit, writer.empty)
         except Exception as error:  # The stream cannot be opened or moved.
             result = UnitResult([], self._position_before(unit))
             result.failure = failures.pack_failure(error, self._worker)
@@ -167,8 +172,9 @@ class Server:
         self._end_positions[stream] = result.position
         outputs = result.delivered_count
         if written is not None:
-            outputs += written[0] - (result.failure is not None)
-            self._worker_end.commit(result.status, *written, result.position)
+            count, nbytes = written
+            outputs += count - (result.failure is not None)
+            self._worker_end.commit(result.status, count, nbytes, result.position)
         return outputs
 
     def _method_for(
@@ -195,24 +201,24 @@ class Server:
         if unit.attempt:
             _disable_lookahead(stream)
         result = UnitResult([], (first,))
-        runs = getattr(stream, "computes_runs", False)
+        computes_runs = getattr(stream, "computes_runs", False)
         if self._parts is not None:
             # Do not allocate outputs in the slot: parts are written there, and the
             # parent reads them.
             alloc = None
-            self._parts.begin(unit, result, stream if runs else None)
-        last = first + unit.count
+            self._parts.begin(unit, result, stream if computes_runs else None)
+        end = first + unit.count
         has_more = True
-        while has_more and stream.position[0] < last:
-            run = stream.next_run(last - stream.position[0]) if runs else []
+        while has_more and stream.position[0] < end:
+            run = stream.next_run(end - stream.position[0]) if computes_runs else []
             result.position = stream.position
             if not run:
                 has_more = self._add_output(result, number, alloc)
             elif self._parts is None:
                 result.outputs += run
             else:
-                self._parts.add(run)
-        result.moved = result.position[0] > last
+                self._parts.add_run(run)
+        result.moved = result.position[0] > end
         return result
 
     def _compute_next(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
@@ -243,12 +249,12 @@ class Server:
         failure_or_skip: Exception | TurnSkipped | None = None
         try:
             element = stream.next(alloc)
-            length, most = len(stream.position), self._position_capacity
-            if length > most:
+            length, capacity = len(stream.position), self._position_capacity
+            if length > capacity:
                 raise ValueError(
-                    f"The position of stream {number} must have at most {8 * most}"
-                    f" bytes, but has {8 * length} bytes after this output. Keep less"
-                    " in the state of the pipeline's iterators, or run it without"
+                    f"The position of stream {number} must have at most {8 * capacity}"
+                    f" bytes, got {8 * length} bytes after this output. Keep less in"
+                    " the state of the pipeline's iterators, or run it without"
                     " workers."
                 )
             if self._tolerant:
@@ -305,9 +311,10 @@ class Server:
     def _write_part(
         self, unit: _core.Work, outputs: list[Output]
     ) -> tuple[int, int] | None:
-        """Write the first outputs of a unit, see `UnitParts`."""
+        """Write the first outputs of a unit; see the `write` of `UnitParts`."""
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
-        part = UnitResult(outputs, outputs[-1][2])
+        _, _, position = outputs[-1]
+        part = UnitResult(outputs, position)
         part.is_part = True
         return self._write(writer, part)
 
@@ -317,24 +324,24 @@ class Server:
         result: UnitResult,
         memory: npt.NDArray[np.uint8] | None = None,
     ) -> tuple[int, int] | None:
-        """Write a result to the slot; return the number of outputs and the bytes used.
+        """Write a result to the slot; return the numbers of outputs and of bytes used.
 
-        If the slot is too small, encode into private `memory`, because some outputs may
-        lie in the slot.  Then request a larger slot and copy.  Returns None if the unit
-        was withdrawn, or there is no memory for it.
+        A failure counts as an output.  If the slot is too small, encode into private
+        `memory`, because some outputs may lie in the slot.  Then request a larger slot
+        and copy.  Returns None if the unit was withdrawn, or there is no memory for it.
         """
         failure = None
         if result.failure is not None:
             failure = result.failure, result.position
         try:
             used = slot_writer.encode(writer, result.outputs, failure)
-        except slot_writer.SlotTooSmallError as need:
-            if len(result.outputs) > 1 and need.bytes > self._max_unit_bytes:
-                self._drop_last_outputs(result, need.bytes)
+        except slot_writer.SlotTooSmallError as error:
+            if len(result.outputs) > 1 and error.bytes > self._max_unit_bytes:
+                self._drop_last_outputs(result, error.bytes)
                 return self._write(writer, result, memory)
-            memory = np.empty(need.bytes + ALIGNMENT, np.uint8)
-            skip = -memory.ctypes.data % ALIGNMENT
-            larger = slot_writer.SlotWriter(memory.ctypes.data + skip, need.bytes)
+            memory = np.empty(error.bytes + ALIGNMENT, np.uint8)
+            padding = -memory.ctypes.data % ALIGNMENT
+            larger = slot_writer.SlotWriter(memory.ctypes.data + padding, error.bytes)
             return self._write(larger, result, memory)
         except Exception as error:
             if result.is_part:
@@ -342,7 +349,7 @@ class Server:
             # Keep the writer: outputs before the bad one may already be in the slot.
             self._cut_before_bad_output(result, error)
             return self._write(writer, result, memory)
-        written = len(result.outputs) + (failure is not None)
+        count = len(result.outputs) + (failure is not None)
         # No output may refer to the slot when it is handed over.
         result.outputs = []
         if result.leave is not None:
@@ -352,7 +359,7 @@ class Server:
             if address is None:
                 return None
             ctypes.memmove(address, writer.address, used)
-        return written, used
+        return count, used
 
     def _drop_last_outputs(self, result: UnitResult, nbytes: int) -> None:
         """Drop the last outputs of a result of `nbytes` bytes.
@@ -361,7 +368,7 @@ class Server:
         """
         count = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
         result.outputs = result.outputs[:count]
-        result.position = result.outputs[-1][2]
+        _, _, result.position = result.outputs[-1]
         result.failure, result.ended, result.moved = None, False, True
 
     def _cut_before_bad_output(self, result: UnitResult, error: Exception) -> None:

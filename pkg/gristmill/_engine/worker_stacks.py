@@ -35,7 +35,7 @@ def stacks_of(arena_inode: int, worker: int) -> str:
         for link in glob.iglob(f"/proc/{pid}/fd/*"):
             with contextlib.suppress(OSError):
                 if os.readlink(link).startswith(prefix):
-                    return _ask(pid, link)
+                    return _request_stacks(pid, link)
     return "(the worker's process was not found)"
 
 
@@ -43,21 +43,22 @@ def _name(arena_inode: int, worker: int) -> str:
     return f"gristmill-stack-{arena_inode}-{worker}"
 
 
-def _ask(pid: int, path: str) -> str:
+def _request_stacks(pid: int, path: str) -> str:
+    """Send the signal; return the text that the worker adds to the file at `path`."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return "(the worker has ended)"
     try:
-        before = os.stat(path).st_size
+        old_size = os.stat(path).st_size
         signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
-        dead = select.poll()
-        dead.register(pidfd, select.POLLIN)
+        exit_poll = select.poll()
+        exit_poll.register(pidfd, select.POLLIN)
         for _ in range(ANSWER_MS // STEP_MS):
-            if dead.poll(STEP_MS):
+            if exit_poll.poll(STEP_MS):
                 break
             with open(path, "rb") as file:
-                text = file.read()[before:]
+                text = file.read()[old_size:]
             if text.endswith(b"\n") and b"File " in text:
                 return text.decode(errors="replace").strip()
     except OSError as error:

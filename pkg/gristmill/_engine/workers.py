@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # The module that workers of the launcher run; see `gristmill._workers.launcher`.
 ENTRY = "gristmill._engine.worker"
 
+# Leaves of an output up to this size are copied out of its slot.
 COPIED_LEAF_BYTES = 16 << 10
 
 
@@ -69,7 +70,7 @@ class WorkerBackend(Protocol):
     """A backend that runs workers."""
 
     def processes(self) -> int:
-        """Return the number of processes that compute in this place."""
+        """Return the number of processes that compute for this backend."""
 
     def count(self) -> int:
         """Return the largest number of workers for one scheduler."""
@@ -83,7 +84,7 @@ class WorkerBackend(Protocol):
         """The number of record ranges in one unit."""
 
     def resized(self, processes: int) -> WorkerBackend:
-        """Return the same place with another number of processes."""
+        """Return this backend with another number of processes."""
 
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
@@ -93,8 +94,8 @@ class WorkerBackend(Protocol):
         Args:
             scheduler: The scheduler whose units they compute.
             program: The program that they run.
-            before: The workers of this place that they replace, or None.  Resources may
-                be taken over from these.
+            before: The workers of this backend that they replace, or None.  The new
+                ones may take over resources from these.
         """
 
 
@@ -132,11 +133,11 @@ class LauncherWorkers:
         self._scheduler = scheduler
         self._program = program
         # Modules that are imported before the fork, in addition to the engine.
-        self._imported = imported
+        self._imported_modules = imported
         # The name of the processes, where {} stands for the worker's number.
         self._name = name
         # File descriptors that they inherit.  Complete after the program was pickled.
-        self._inherited = inherited
+        self._inherited_fds = inherited
 
     def start(self) -> None:
         # Imported here to keep `import gristmill` fast.
@@ -144,7 +145,7 @@ class LauncherWorkers:
         from gristmill._workers import main_module, parent
 
         main = main_module.description()
-        modules = (*main, *self._imported)
+        modules = (*main, *self._imported_modules)
         parent.configure(ENTRY, PROGRAM_MODULES)
         _core.start_launcher(modules)
 
@@ -153,7 +154,7 @@ class LauncherWorkers:
         blob_fd = packing.pack(self._program)
         try:
             setup = parent.setup(ENTRY, main, name=self._name)
-            self._scheduler.start(blob_fd, setup, modules, self._inherited)
+            self._scheduler.start(blob_fd, setup, modules, self._inherited_fds)
         finally:
             os.close(blob_fd)
 
@@ -205,11 +206,11 @@ def usage_of(scheduler: _core.Scheduler, program: Any) -> LocalStats:
         program: The program that they run.  Only its ``stages`` is used.
     """
     workers, texts = [], []
-    for (pid, *_), (busy_ns, idle_ns, outputs, size, text) in zip(
+    for (pid, *_), (busy_ns, idle_ns, outputs, nbytes, text) in zip(
         scheduler.processes(), scheduler.counts(), strict=False
     ):
-        near = LocalWorkerStats(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
-        workers.append(near)
+        stats = LocalWorkerStats(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, nbytes)
+        workers.append(stats)
         texts.append(text)
     stages = stage_times.mean_times(stage_times.sum_texts(texts))
     return LocalStats(tuple(workers), stages, program.stages)

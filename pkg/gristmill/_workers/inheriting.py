@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-# The descriptors that this process received with the program that it loads.
+# The descriptors that this process, a zygote or a worker, received with the program.
 received_fds: list[int] = []
 
 

@@ -42,11 +42,16 @@ from gristmill._workers.processes import (
 from gristmill._workers.zygote import Zygote
 
 # Passed to a launcher instead of a main program whose top level starts threads.
-_RUN_BY_EACH = "main program for each worker"
+_RUN_IN_WORKERS = "main program for each worker"
 
 
-def main(entry: str, also: Sequence[str]) -> None:
-    """Run the launcher: fork zygotes until the supervisor is gone."""
+def main(entry: str, more_modules: Sequence[str]) -> None:
+    """Run the launcher: fork zygotes until the supervisor is gone.
+
+    Args:
+        entry: The module that workers run; see `parent.setup`.
+        more_modules: Other modules to import before the forks.
+    """
     *arguments, fd, parent = sys.argv[1:]
     _core.die_with_parent(int(parent))
     nesting.become_worker()
@@ -54,7 +59,7 @@ def main(entry: str, also: Sequence[str]) -> None:
     leave_signals_to_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     module = importlib.import_module(entry)  # Once, instead of in every zygote.
-    for name in also:
+    for name in more_modules:
         importlib.import_module(name)
     outcome = _import_all(module, arguments)
     os.environ.pop(nesting.IMPORTING, None)
@@ -73,12 +78,12 @@ def _import_all(
 
     If that starts threads, replace this process by a launcher without them.
     """
-    if arguments == [_RUN_BY_EACH]:
-        return main_module.Outcome(by_each=True)
+    if arguments == [_RUN_IN_WORKERS]:
+        return main_module.Outcome(in_workers=True)
     main, modules = main_module.split_description(arguments)
     # NumPy's OpenBLAS has started these threads.  They are known to be harmless, so no
     # fork is needed to check.
-    of_numpy = other_threads()
+    numpy_threads = other_threads()
     failure = ""
     if main:
         try:
@@ -91,7 +96,7 @@ def _import_all(
             # The zygote that needs the module imports it again and reports the error.
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
-    if arguments and (threads := lasting_threads(of_numpy)):
+    if arguments and (threads := lasting_threads(numpy_threads)):
         if main:
             log.warning(
                 "the top level of the main program starts %d thread(s), which no fork"
@@ -101,16 +106,16 @@ def _import_all(
                 threads,
             )
         command = sys.orig_argv
-        again = [_RUN_BY_EACH] if main else []
-        rest = [*command[: -2 - len(arguments)], *again, *command[-2:]]
-        os.execv(sys.executable, rest)
+        main_argument = [_RUN_IN_WORKERS] if main else []
+        new_command = [*command[: -2 - len(arguments)], *main_argument, *command[-2:]]
+        os.execv(sys.executable, new_command)
     return main_module.Outcome(failure=failure)
 
 
 def _run(supervisor: socket.socket, main: main_module.Outcome) -> None:
     """Handle the supervisor's messages until it is gone."""
     zygotes = Children(supervisor, GONE)
-    inherited: list[int] = []  # The descriptors for the group that is opened next.
+    inherited_fds: list[int] = []  # The descriptors for the group that is opened next.
     while True:
         for _ in zygotes.wait():
             received = receive(supervisor)
@@ -118,10 +123,11 @@ def _run(supervisor: socket.socket, main: main_module.Outcome) -> None:
                 return
             message, fds = received
             if message.kind == INHERIT:
-                inherited += fds
+                inherited_fds += fds
             elif message.kind == OPEN_GROUP:
-                _start_zygote(supervisor, zygotes, main, message, [*fds, *inherited])
-                inherited.clear()
+                all_fds = [*fds, *inherited_fds]
+                _start_zygote(supervisor, zygotes, main, message, all_fds)
+                inherited_fds.clear()
             elif message.kind == FORGET:
                 zygotes.kill(message.group)
 
@@ -133,14 +139,16 @@ def _start_zygote(
     message: Message,
     fds: Sequence[int],
 ) -> None:
-    def child() -> None:
+    """Fork the zygote of the group in a message; close its descriptors here."""
+
+    def run_zygote() -> None:
         supervisor.close()
         Zygote(
             message.group, loads_in_workers=bool(message.value), main=main, fds=fds
         ).run()
 
     try:
-        zygotes.fork(Message(ZYGOTE, message.group), child)
+        zygotes.fork(Message(ZYGOTE, message.group), run_zygote)
     except OSError:
         send_failure(supervisor, message.group, traceback.format_exc())
     for fd in fds:

@@ -45,20 +45,20 @@ def description() -> tuple[str, ...]:
         return ()
     if name is not None and name.rpartition(".")[2] == "__main__":
         return ()  # A folder, a package or an archive.  Spawn skips these, too.
-    began_in: str = process.ORIGINAL_DIR or ""  # type: ignore[attr-defined]
-    path = os.path.normpath(os.path.join(began_in, path))
-    guarded = _guarded_lines(path)
+    first_directory: str = process.ORIGINAL_DIR or ""  # type: ignore[attr-defined]
+    path = os.path.normpath(os.path.join(first_directory, path))
+    guarded_lines = _guarded_lines(path)
     line = _line_within(vars(main))
-    if line is not None and not any(line in lines for lines in guarded):
+    if line is not None and not any(line in lines for lines in guarded_lines):
         _unguarded.add(path)
-    if not guarded or path in _unguarded:
+    if not guarded_lines or path in _unguarded:
         return ()
-    place = ("init_main_from_path", path)
+    entry = ("init_main_from_path", path)
     if name is not None:
-        place = ("init_main_from_name", name)
-    text = json.dumps([*place, [str(part) for part in getattr(sys, "argv", [""])]])
+        entry = ("init_main_from_name", name)
+    text = json.dumps([*entry, [str(part) for part in getattr(sys, "argv", [""])]])
     starts = range(0, len(text), _PART_CHARACTERS)
-    return tuple(_MARK + text[at : at + _PART_CHARACTERS] for at in starts)
+    return tuple(_MARK + text[start : start + _PART_CHARACTERS] for start in starts)
 
 
 def _stem(path: str) -> str:
@@ -114,18 +114,18 @@ class Outcome(NamedTuple):
     """The result of running a main program in a launcher.
 
     Attributes:
-        by_each: Whether each worker must run the program, since it starts threads.
+        in_workers: Whether each worker must run the program, since it starts threads.
         failure: The traceback of the exception that the program raised, or "".
     """
 
-    by_each: bool = False
+    in_workers: bool = False
     failure: str = ""
 
 
 def split_description(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the description among arguments as one text, and the other arguments."""
-    parts = [one.removeprefix(_MARK) for one in arguments if one.startswith(_MARK)]
-    return "".join(parts), [one for one in arguments if not one.startswith(_MARK)]
+    parts = [text.removeprefix(_MARK) for text in arguments if text.startswith(_MARK)]
+    return "".join(parts), [text for text in arguments if not text.startswith(_MARK)]
 
 
 def run(text: str) -> None:
@@ -139,13 +139,13 @@ def run(text: str) -> None:
 
     from gristmill._workers.processes import leave_signals_to_parent
 
-    method, place, arguments = json.loads(text)
+    method, entry, arguments = json.loads(text)
     sys.argv[:] = arguments
     try:
-        spawn.prepare({method: place})
+        spawn.prepare({method: entry})
     except BaseException as error:
         error.add_note(
-            f"Workers run the top level of {place} again, as multiprocessing's spawn"
+            f"Workers run the top level of {entry} again, as multiprocessing's spawn"
             ' does, except for the code under `if __name__ == "__main__":`. Put code'
             " that must not run again there."
         )

@@ -48,13 +48,15 @@ def check_may_start_workers() -> None:
     if os.getpid() != _worker_pid and IMPORTING not in os.environ:
         return
     frames = list(_frames_of_user(sys._getframe(1)))
-    module = next((one for one in frames if one.f_code.co_name == "<module>"), None)
-    if module is not None:
+    module_frame = next(
+        (frame for frame in frames if frame.f_code.co_name == "<module>"), None
+    )
+    if module_frame is not None:
         raise RuntimeError(
-            f"{_location(module)} iterates a loader with workers when it is imported or"
-            " run, and a worker process has imported or started it: each worker would"
-            " start workers, forever. Put this code into a function, or under"
-            ' `if __name__ == "__main__":`, so that an import does not run it.'
+            f"{_location(module_frame)} iterates a loader with workers when it is"
+            " imported or run, and a worker process has imported or started it: each"
+            " worker would start workers, forever. Put this code into a function, or"
+            ' under `if __name__ == "__main__":`, so that an import does not run it.'
         )
     who = _location(frames[0]) if frames else "A thread"
     raise RuntimeError(
@@ -80,5 +82,5 @@ def _module(frame: FrameType) -> str:
 def _location(frame: FrameType) -> str:
     file = frame.f_code.co_filename
     # Pickled functions of ``__main__`` have no file name.
-    known = "" if file.startswith("<") else f"{file}, "
-    return f"{_module(frame)} ({known}line {frame.f_lineno})"
+    file_part = "" if file.startswith("<") else f"{file}, "
+    return f"{_module(frame)} ({file_part}line {frame.f_lineno})"

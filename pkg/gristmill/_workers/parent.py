@@ -17,7 +17,7 @@ from gristmill._base.grain_names import WORKER_NAME
 from gristmill._workers import main_module, nesting, settings
 
 
-def configure(entry: str, also: Sequence[str] = ()) -> None:
+def configure(entry: str, more_modules: Sequence[str] = ()) -> None:
     """Set the command with which the supervisor starts the launcher of this process.
 
     The launcher is the same interpreter with the same options, ``sys.path`` and
@@ -25,8 +25,9 @@ def configure(entry: str, also: Sequence[str] = ()) -> None:
 
     Args:
         entry: A module that the launcher imports once for all zygotes; see `setup`.
-        also: More modules that the launcher imports.  In a zygote an import takes up to
-            three times as long, since a fork copies each page that it changes.
+        more_modules: Other modules that the launcher imports.  In a zygote an import
+            takes up to three times as long, since a fork copies each page that it
+            changes.
 
     Raises:
         RuntimeError: ``sys.executable`` is empty, as in programs that embed Python.
@@ -39,7 +40,8 @@ def configure(entry: str, also: Sequence[str] = ()) -> None:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     bootstrap = (
         f"import gc, sys; gc.disable(); sys.path[:] = {_search_path()!r}; "
-        f"from gristmill._workers.launcher import main; main({entry!r}, {[*also]!r})"
+        "from gristmill._workers.launcher import main; "
+        f"main({entry!r}, {[*more_modules]!r})"
     )
     environ = [name + b"=" + value for name, value in os.environb.items()]
     environ.append(f"{nesting.IMPORTING}=1".encode())  # `main` removes it.
@@ -59,11 +61,13 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
             slot_request_fd, started_fd, worker, generation)`` runs a worker until it
             returns. It closes started_fd after the first output, so that more workers
             may begin. ``run_main(text)`` runs the main program again.
+            ``serve`` gets the shared memory, the eventfd that wakes the parent, its end
+            of a pipe, the worker's number, and the count of processes that had it.
         main: The `main_module.description` of the main program. If it is empty,
             workers get the `settings` of this process.
         name: The name of the worker processes; ``{}`` is the worker's number.
     """
-    like_parent = {
+    state = {
         "entry": entry,
         "name": name,
         "pid": os.getpid(),
@@ -76,7 +80,7 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
         "main": main_module.split_description(main)[0],
         "settings": [] if main else settings.read_settings(),
     }
-    return pickle.dumps(like_parent)
+    return pickle.dumps(state)
 
 
 def _working_directory() -> str:

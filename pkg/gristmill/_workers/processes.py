@@ -39,7 +39,7 @@ from gristmill import _core
     INHERIT,
 ) = range(1, 12)
 _MESSAGE = struct.Struct("<IIiIi")
-_MOST_FDS = 8
+_MAX_FDS = 8  # In one message.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -111,7 +111,7 @@ def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
     """Return the next message and its descriptors, or None when there is no peer."""
     try:
         data, fds, _, _ = socket.recv_fds(
-            peer, _MESSAGE.size, _MOST_FDS, socket.MSG_CMSG_CLOEXEC
+            peer, _MESSAGE.size, _MAX_FDS, socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionResetError:
         return None
@@ -123,15 +123,15 @@ class Children:
 
     Args:
         supervisor: The socket that gets the messages about starts and ends.
-        ended: The kind of the message about an end.
+        end_kind: The kind of the message about an end: GONE or EXITED.
 
     Attributes:
         poll: The poll object that `wait` uses.
     """
 
-    def __init__(self, supervisor: socket.socket, ended: int) -> None:
+    def __init__(self, supervisor: socket.socket, end_kind: int) -> None:
         self._supervisor = supervisor
-        self._ended = ended
+        self._end_kind = end_kind
         self._running: dict[int, Message] = {}  # By pidfd; `value` is the pid.
         self.poll = select.poll()
         self.poll.register(supervisor, select.POLLIN)
@@ -148,12 +148,12 @@ class Children:
             OSError: The system cannot create a process or a descriptor.
         """
 
-        def alone() -> None:
+        def close_others_and_run() -> None:
             for other in self._running:
                 os.close(other)
             child()
 
-        pid, pidfd = fork(alone)
+        pid, pidfd = fork(close_others_and_run)
         self._running[pidfd] = message = started._replace(value=pid)
         self.poll.register(pidfd, select.POLLIN)
         send(self._supervisor, message, pidfd)
@@ -179,16 +179,16 @@ class Children:
             status = os.waitpid(started.value, 0)[1]
         except ChildProcessError:  # User code has reaped it.
             status = 0
-        send(self._supervisor, started._replace(kind=self._ended, value=status))
+        send(self._supervisor, started._replace(kind=self._end_kind, value=status))
         os.close(pidfd)
         return True
 
 
-def send_failure(peer: socket.socket, group: int, why: str) -> None:
+def send_failure(peer: socket.socket, group: int, reason: str) -> None:
     """Send the reason why a group cannot have workers."""
     text = os.memfd_create("gristmill")
     with open(text, "wb", closefd=False) as file:
-        file.write(why.encode(errors="replace"))
+        file.write(reason.encode(errors="replace"))
     send(peer, Message(FAILED, group), text)
     os.close(text)
 
@@ -233,15 +233,15 @@ def look_like_worker(name: str, parent_pid: int) -> None:
 
     `parent_process()` then returns the user's process.
     """
-    known = process.parent_process()
-    if known is None:
+    parent = process.parent_process()
+    if parent is None:
         # The pidfd is readable after the end, like a sentinel of multiprocessing.
         sentinel = os.pidfd_open(parent_pid)
-        known = process._ParentProcess("MainProcess", parent_pid, sentinel)  # type: ignore[attr-defined]
+        parent = process._ParentProcess("MainProcess", parent_pid, sentinel)  # type: ignore[attr-defined]
     current = process.BaseProcess(name=name, daemon=True)
     current._parent_pid = parent_pid  # type: ignore[attr-defined]
     process._current_process = current  # type: ignore[attr-defined]
-    process._parent_process = known  # type: ignore[attr-defined]
+    process._parent_process = parent  # type: ignore[attr-defined]
 
 
 def leave_signals_to_parent() -> None:

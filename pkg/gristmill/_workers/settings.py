@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gristmill._base.imports import when_imported
 
-_OF_JAX = (
+_JAX_SETTINGS = (
     "jax_debug_infs",
     "jax_debug_nans",
     "jax_default_matmul_precision",
@@ -84,8 +84,8 @@ def _read_filters(module: Any) -> list[tuple[Any, ...]]:
     Other categories are skipped, since workers may not have imported their modules.
     """
     return [
-        (action, _text(message), kind.__name__, _text(of), line)
-        for action, message, kind, of, line in module.filters
+        (action, _text(message), kind.__name__, _text(module_pattern), line)
+        for action, message, kind, module_pattern, line in module.filters
         if kind.__module__ == "builtins"
     ]
 
@@ -96,9 +96,9 @@ def _text(pattern: Any) -> str:
 
 
 def _write_filters(module: Any, value: list[tuple[Any, ...]]) -> None:
-    for action, message, kind, of, line in reversed(value):
+    for action, message, kind, module_pattern, line in reversed(value):
         category = getattr(builtins, kind)
-        module.filterwarnings(action, message, category, of, line)
+        module.filterwarnings(action, message, category, module_pattern, line)
 
 
 def _read_levels(module: Any) -> tuple[int, dict[str, int]]:
@@ -121,13 +121,14 @@ def _write_levels(module: Any, value: tuple[int, dict[str, int]]) -> None:
 
 def _read_jax(module: Any) -> dict[str, Any]:
     config = module.config
-    return {name: getattr(config, name) for name in _OF_JAX if hasattr(config, name)}
+    names = [name for name in _JAX_SETTINGS if hasattr(config, name)]
+    return {name: getattr(config, name) for name in names}
 
 
 def _write_jax(module: Any, value: dict[str, Any]) -> None:
-    for name, one in value.items():
-        if getattr(module.config, name) != one:
-            module.config.update(name, one)
+    for name, setting in value.items():
+        if getattr(module.config, name) != setting:
+            module.config.update(name, setting)
 
 
 _KINDS = {

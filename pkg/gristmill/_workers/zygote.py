@@ -82,7 +82,7 @@ class Zygote:
         try:
             self._entry = adopt_parent_state(self._setup)
             if self._main.failure and self._setup["main"]:
-                self._fail(self._main.failure)
+                self._send_failure(self._main.failure)
                 return
             if not self._loads_in_workers:
                 if self._runs_main:
@@ -92,7 +92,7 @@ class Zygote:
                     return
                 self._load()
         except BaseException:
-            self._fail(traceback.format_exc())
+            self._send_failure(traceback.format_exc())
             return
         if not self._loads_in_workers and (threads := lasting_threads()):
             log.warning(
@@ -109,23 +109,25 @@ class Zygote:
         try:
             self._serve()
         except OSError:
-            self._fail(traceback.format_exc())
+            self._send_failure(traceback.format_exc())
 
     @property
     def _runs_main(self) -> bool:
         """True if each worker runs the main program for itself."""
-        return self._main.by_each and bool(self._setup["main"])
+        return self._main.in_workers and bool(self._setup["main"])
 
     def _load(self) -> None:
+        """Load the program, in the zygote or in each worker."""
         with nesting.importing():
             if self._runs_main:
                 self._entry.run_main(self._setup["main"])
             self._program = self._entry.load(self._blob_fd)
 
-    def _fail(self, why: str) -> None:
-        send_failure(self._supervisor, self._group, why)
+    def _send_failure(self, reason: str) -> None:
+        send_failure(self._supervisor, self._group, reason)
 
     def _serve(self) -> None:
+        """Start the requested workers until the supervisor is gone."""
         while True:
             check_ms = round(_IDLE_CHECK_S * 1e3) if self._start_requests else None
             for ready in self._workers.wait(check_ms):
@@ -157,11 +159,11 @@ class Zygote:
         # The worker closes its end after its first unit.
         started_read, started_write = os.pipe()
 
-        def child() -> None:
+        def run_child() -> None:
             os.close(started_read)
             self._run_worker(request, started_write)
 
-        pid = self._workers.fork(request._replace(kind=STARTED), child)
+        pid = self._workers.fork(request._replace(kind=STARTED), run_child)
         os.close(started_write)
         self._throttle.add(started_read, pid)
         self._workers.poll.register(started_read, select.POLLIN)
@@ -183,7 +185,7 @@ class Zygote:
             try:
                 self._load()
             except BaseException:
-                self._fail(traceback.format_exc())
+                self._send_failure(traceback.format_exc())
                 return
         self._supervisor.close()
         # Python reseeds its own generator after a fork; NumPy does not.

@@ -94,7 +94,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             data_loader._error_policy, pipeline.data_source
         )
         epoch = data_loader._epoch
-        start = pipeline.start(workers, program.streams, epoch)
+        start = pipeline.origin(workers, program.streams, epoch)
         self._run = data_loader._run(start, self._error_counter)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
@@ -149,8 +149,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         position = self._data_loader._restore(state, self._validate_state)
         self._from_state = True
         self._error_counter.restart(position.errors)
-        here = self._run.position
-        if (position.streams, position.epoch) == (here.streams, here.epoch):
+        current = self._run.position
+        if (position.streams, position.epoch) == (current.streams, current.epoch):
             self._run.restart(position)
             return
         self._run.close()

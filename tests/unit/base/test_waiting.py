@@ -140,7 +140,7 @@ class Blocks:
 
     allows_threads, can_join, whole, far = True, True, False, False
     slow_record_s, slow_byte_s = 1e-6, 0.0
-    threads_where_fast = 0
+    threads_if_fast = 0
 
     def __init__(self, machine, what):
         self.machine = machine

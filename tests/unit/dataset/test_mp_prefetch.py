@@ -361,7 +361,7 @@ def test_too_long_state_raises_at_its_element():
     got = [next(iterator) for _ in range(8)]
     assert got == list(range(8))
     state = iterator.get_state()
-    with pytest.raises(ValueError, match=r"at most 65544 bytes, but has 71\d{3} bytes"):
+    with pytest.raises(ValueError, match=r"at most 65544 bytes, .* 71\d{3} bytes"):
         next(iterator)
     assert iterator.get_state() == state
     for _ in range(3):

@@ -358,10 +358,10 @@ def test_outputs_of_a_running_call_are_offered_once(parts, takes):
     running.done = outputs(0, 3)
     unit_parts._hand_over(0.01)
     running.done = []
-    unit_parts.add(outputs(0, 4))
+    unit_parts.add_run(outputs(0, 4))
     running.done = outputs(4, 6)
     unit_parts._hand_over(0.02)
-    unit_parts.add(outputs(4, 8))
+    unit_parts.add_run(outputs(4, 8))
     assert unit_parts.finish(Unit(0, 8)).first == (6 if takes else 0)
     assert result.outputs == (outputs(6, 8) if takes else outputs(0, 8))
     assert end.offers == [(3, (3,)), (3, (6,))][: 2 if takes else 1]

@@ -192,7 +192,7 @@ class Unknowing:
 def test_sampler_without_set_epoch_allows_only_epoch_0():
     made = loader(Unknowing(), shard_options=g.NoSharding())
     made.set_epoch(0)
-    with pytest.raises(TypeError, match=r"set_epoch.* Unknowing has none"):
+    with pytest.raises(TypeError, match=r"set_epoch.* Unknowing without it"):
         made.set_epoch(1)
     assert len(list(made)) == 5
 

@@ -529,7 +529,7 @@ def test_streams_give_order_of_that_many_workers():
 @pytest.mark.claim("A state needs the same worker count")
 def test_explicit_streams_must_match_state():
     state = iter(loader(streams=2)).get_state()
-    with pytest.raises(StateMismatch, match=r"2 streams, .* streams=3.* pass 2"):
+    with pytest.raises(StateMismatch, match=r"streams must be 2, .* got 3.* pass 2"):
         iter(loader(streams=3)).set_state(state)
     implied = iter(loader())
     implied.set_state(state)

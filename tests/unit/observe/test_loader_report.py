@@ -114,7 +114,7 @@ def slowest(report):
 )
 def test_report_names_the_slowest_stage(slow, workers, monkeypatch):
     # Measure each output, so that a pause of the process is a small part of the times.
-    monkeypatch.setattr(stage_times, "REST_NS", 0)
+    monkeypatch.setattr(stage_times, "PAUSE_NS", 0)
     source, operations, name = SLOW[slow]
     iterator = iter(loader_of(source, operations, workers))
     taken(iterator, 60)

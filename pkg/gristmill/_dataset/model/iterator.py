@@ -16,7 +16,7 @@ from gristmill._dataset.model.error_notes import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.stats import Stats
-from gristmill._engine.record_errors import LAST_KEPT
+from gristmill._engine.record_errors import SHOWN_RECORDS
 from gristmill._engine.workers import check_workers
 from gristmill.bad_records import BadRecords
 
@@ -40,7 +40,9 @@ class _Errors:
             else:
                 chain += getattr(each, "_parents", ())
         last = [record for each in counts for record in each.last]
-        return BadRecords(sum(each.count for each in counts), tuple(last[-LAST_KEPT:]))
+        return BadRecords(
+            sum(each.count for each in counts), tuple(last[-SHOWN_RECORDS:])
+        )
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
