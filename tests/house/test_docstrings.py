@@ -30,13 +30,8 @@ NOT_VERBS = re.compile(
 CHAINS = ("IterDataset", "MapDataset")
 # Methods that refer to another callable for their arguments, by its name.
 REFERENCES = {
-    "IterDataset.prefetch": "IterDataset.mp_prefetch",
-    "IterDataset.with_options": "IterDataset.set_options",
-    "MapDataset.apply": "IterDataset.apply",
     "MapDataset.at_epoch": "IterDataset.at_epoch",
     "MapDataset.bucket_by_sequence_length": "IterDataset.bucket_by_sequence_length",
-    "MapDataset.seed": "IterDataset.seed",
-    "MapDataset.set_options": "IterDataset.set_options",
     "MapDatasetMeta.range": "range",
 }
 

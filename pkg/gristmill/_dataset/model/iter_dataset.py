@@ -17,6 +17,7 @@ from gristmill._base import types
 from gristmill._base.types import Array, D, K, S, Scalar, T
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
+from gristmill._dataset.model.configurable import Configurable
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.known_length import HasLength
 from gristmill._dataset.model.node import Dataset, build
@@ -95,6 +96,7 @@ class IterDatasetMeta(abc.ABCMeta):
 
 class IterDataset(
     HasLength,
+    Configurable["IterDataset[T]"],
     Replayable[T],
     Reportable[T],
     Dataset,
@@ -118,6 +120,8 @@ class IterDataset(
         >>> [batch.tolist() for batch in ds.filter(lambda x: x != 2).batch(2)]
         [[0, 1], [3, 4]]
     """
+
+    _FACE = "IterDataset"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -360,7 +364,11 @@ class IterDataset(
     def prefetch(
         self, multiprocessing_options: MultiprocessingOptions
     ) -> IterDataset[T]:
-        """Call `IterDataset.mp_prefetch` with these options; deprecated."""
+        """Compute elements in workers, as `mp_prefetch` does; deprecated.
+
+        Args:
+            multiprocessing_options: The number of workers, and their options.
+        """
         text = "Please use `mp_prefetch` instead."
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.mp_prefetch(multiprocessing_options)
@@ -379,22 +387,10 @@ class IterDataset(
         """
         return build("IterDataset.random_map", self, transform, seed)
 
-    def set_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Set options for the whole chain.
+    def with_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Set options for the whole chain, as `set_options` does; Grain's old name.
 
         Args:
             options: Those that are set override the options of earlier nodes.
         """
-        return build("IterDataset.set_options", self, options)
-
-    def with_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Set options; an alias of `IterDataset.set_options`."""
         return self.set_options(options)
-
-    def seed(self, seed: int) -> IterDataset[T]:
-        """Set the seed of random steps after this one, up to the next `seed`.
-
-        Args:
-            seed: An int, at least 0.
-        """
-        return build("IterDataset.seed", self, seed=seed)

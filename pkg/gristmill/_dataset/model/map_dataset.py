@@ -15,13 +15,13 @@ import numpy.typing as npt
 from gristmill._base import types
 from gristmill._base.types import Array, D, IndexList, K, S, Scalar, T
 from gristmill._dataset.model.batch_arguments import Bucketing, Padding, Stacking
+from gristmill._dataset.model.configurable import Configurable
 from gristmill._dataset.model.iter_dataset import IterDataset
 
 # Old pickles of users' classes look for it here.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
-from gristmill._dataset.model.options import DatasetOptions
 from gristmill.options import ReadOptions
 from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
 from gristmill.sources import Columns, RandomAccessDataSource
@@ -109,7 +109,9 @@ class MapDatasetMeta(abc.ABCMeta):
         return build("MapDataset.concatenate", datasets)
 
 
-class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
+class MapDataset(
+    Configurable["MapDataset[T]"], Dataset, Generic[T], metaclass=MapDatasetMeta
+):
     """A dataset whose elements have indices.
 
     ``len(ds)`` is one epoch; ``ds[i]`` works for every integer, and epoch ``i //
@@ -127,6 +129,8 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         >>> ds[0], len(ds[::3])
         (50, 4)
     """
+
+    _FACE = "MapDataset"
 
     def __init__(
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
@@ -161,7 +165,11 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def apply(
         self, transformations: AnyTransform | Sequence[AnyTransform]
     ) -> MapDataset[Any]:
-        """Apply transforms, in this order; see `IterDataset.apply`."""
+        """Apply transforms, in this order.
+
+        Args:
+            transformations: One or several transforms.
+        """
         return build("MapDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
@@ -302,14 +310,6 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
             reseed_each_epoch: Whether shuffles and random steps differ between them.
         """
         return build("MapDataset.repeat", self, num_epochs, reseed_each_epoch)
-
-    def seed(self, seed: int) -> MapDataset[T]:
-        """Set the seed of random steps after this one; see `IterDataset.seed`."""
-        return build("MapDataset.seed", self, seed=seed)
-
-    def set_options(self, options: DatasetOptions) -> MapDataset[T]:
-        """Set options of all iterators over this; see `IterDataset.set_options`."""
-        return build("MapDataset.set_options", self, options)
 
     @overload
     def shard(
