@@ -72,7 +72,7 @@ QUESTION = Question(
     name="images",
     text="128 x (224,224,3) uint8 batches from 2 workers, one byte a page read",
     unit="ms/batch",
-    contestants={**peers.everybody(_measure), "bare": _bare},
+    contestants={**peers.loader_contestants(_measure), "bare": _bare},
     targets=(
         AtLeast(5, GRAIN),
         AtLeast(5, ("torch",)),

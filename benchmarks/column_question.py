@@ -13,7 +13,7 @@ import numpy as np
 
 import peers
 from harness import Measurement, Settings, seconds_per_batch
-from record_files import kept
+from record_files import cached_file
 from workloads import CHECKED_ROWS, ROWS, SEED, answer
 
 COLUMNS = 20
@@ -50,7 +50,7 @@ def file(rows: int) -> str:
         table = pyarrow.table(columns(rows))
         parquet.write_table(table, path, row_group_size=GROUP_ROWS)
 
-    return kept(f"columns-{COLUMNS}-{rows}.parquet", write)
+    return cached_file(f"columns-{COLUMNS}-{rows}.parquet", write)
 
 
 def passes(epochs: int | None) -> Iterator[int]:

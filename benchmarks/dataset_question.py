@@ -49,7 +49,7 @@ def _measure(
     return Measurement(seconds / BATCH * 1e9, answers)
 
 
-def ask(
+def make_question(
     name: str, text: str, builds: dict[str, Build], targets: tuple[AtLeast, ...]
 ) -> Question:
     """Returns a question for the time per element, in batches of 256.

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from harness import Measurement, Settings, seconds_per_batch
-from record_files import FOLDER, kept
+from record_files import FOLDER, cached_file
 from workloads import SEED, one_byte_a_page
 
 FILES = 512
@@ -95,7 +95,7 @@ def bare(normalized: bool, settings: Settings) -> Measurement:
         command = [compiler, "-O3", str(source), "-ljpeg", "-lm", "-o", path]
         subprocess.run(command, check=True)
 
-    program = kept(f"bare-jpeg-{zlib.crc32(source.read_bytes()):x}", build)
+    program = cached_file(f"bare-jpeg-{zlib.crc32(source.read_bytes()):x}", build)
     command = [program, str(WORKERS), str(3 * settings.seconds), str(int(normalized))]
     paths = "\n".join(path for path, _ in files())
     done = subprocess.run(command, input=paths, stdout=subprocess.PIPE, text=True)

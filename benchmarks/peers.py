@@ -190,7 +190,7 @@ def spdl(work: Workload) -> Iterator[Any]:
         yield from pipeline.get_iterator(timeout=60)
 
 
-def everybody(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+def loader_contestants(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """Returns all loaders as contestants.
 
     `measure` is called with a loader, whether it keeps the sampler's order, and the

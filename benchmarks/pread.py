@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from record_files import FOLDER, kept
+from record_files import FOLDER, cached_file
 
 SOURCE = """
 #include <stdint.h>
@@ -36,7 +36,7 @@ def reader_of(path: str, records: int, size: int) -> Callable[[np.ndarray], np.n
             headers, which are read in place of as many bytes.
     """
     FOLDER.mkdir(exist_ok=True)
-    preads = ctypes.CDLL(kept("preads.so", _build)).preads
+    preads = ctypes.CDLL(cached_file("preads.so", _build)).preads
     from gristmill import _core
 
     file = _core.RecordFile(path)

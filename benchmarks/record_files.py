@@ -38,7 +38,7 @@ def pictures(count: int) -> Iterator[bytes]:
         yield rng.bytes(100_000)
 
 
-def kept(name: str, write: Callable[[str], None]) -> str:
+def cached_file(name: str, write: Callable[[str], None]) -> str:
     """Returns the path of a file of this name, made by ``write`` if needed."""
     path = FOLDER / name
     if not path.exists():
@@ -64,7 +64,7 @@ def array_record(
             writer.write(record)
         writer.close()
 
-    return kept(f"{name}.array_record", write)
+    return cached_file(f"{name}.array_record", write)
 
 
 def tf_record(name: str, records: Callable[[], Iterator[bytes]]) -> str:
@@ -82,4 +82,4 @@ def tf_record(name: str, records: Callable[[], Iterator[bytes]]) -> str:
                 length = len(record).to_bytes(8, "little")
                 file.write(length + checksum(length) + record + checksum(record))
 
-    return kept(f"{name}.tfrecord", write)
+    return cached_file(f"{name}.tfrecord", write)
