@@ -51,8 +51,8 @@ def _bare(settings: Settings) -> Measurement:
     shape = (SLOTS, IMAGE_BATCH, *IMAGE_SHAPE)
 
     def copier(first: int):
-        kept = mmap.mmap(-1, SLOTS * IMAGE_BATCH_BYTES)
-        slots = np.frombuffer(kept, np.uint8).reshape(shape)
+        memory = mmap.mmap(-1, SLOTS * IMAGE_BATCH_BYTES)
+        slots = np.frombuffer(memory, np.uint8).reshape(shape)
         slots[:] = 1
 
         def unit(number: int) -> None:

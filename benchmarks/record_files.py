@@ -39,13 +39,16 @@ def pictures(count: int) -> Iterator[bytes]:
 
 
 def cached_file(name: str, write: Callable[[str], None]) -> str:
-    """Returns the path of a file of this name, made by ``write`` if needed."""
+    """Returns the path of a file of this name, made by ``write`` if needed.
+
+    Reads the file, so that it is in the page cache.
+    """
     path = FOLDER / name
     if not path.exists():
         FOLDER.mkdir(exist_ok=True)
-        half = f"{path}.{os.getpid()}"
-        write(half)
-        os.replace(half, path)
+        unfinished = f"{path}.{os.getpid()}"
+        write(unfinished)
+        os.replace(unfinished, path)
     with open(path, "rb", buffering=0) as file:
         while file.read(1 << 24):
             pass
