@@ -82,8 +82,8 @@ class Contents:
         format: The name of its format, for readers.
         file_bytes: The size of the file.
         records: The number of records.
-        chunks: The number of chunks, or of row groups; None if there are none.
-        group_size: The number of records in a chunk; None if there are none.
+        chunks: The number of chunks, or of row groups; None if its format has neither.
+        group_size: The most records in a chunk or a row group; None without chunks.
         details: Texts about how the file was written, by their names.
         sizes: Statistics of record sizes; None if they are not known.
         verified: Whether all records were read.

@@ -71,16 +71,16 @@ class HubPool:
         # Held while joining a hub, so that only one thread does, and while `_hub` is
         # set.  Threads read `_hub` without it.
         self._lock = threading.Lock()
-        # Ray's handle of the hub that this job has joined; None if there is none.
+        # Ray's handle of the hub that this job has joined; None until it has joined.
         self._hub: Any = None
         # The reason why a hub refused this job; empty if none did.
         self._refusal = ""
         # Keyed by location, so that all answers of an actor count for one object.
         self._actors: dict[ActorLocation, Actor] = {}
-        # The numbers by which the hub knows the lanes of this job.
+        # The number of each lane of this job in calls of the hub.
         self._lane_numbers: dict[Lane, int] = {}
         self._progress = StartProgress(ray)
-        # The reason why no more answers will come; empty if there is none.
+        # The reason why no more answers will come; empty until then.
         self.failure = ""
 
     def open(self) -> None:
