@@ -10,7 +10,7 @@ Grain's default options are 16 threads that keep 500 elements ready.
 from typing import Any
 
 import bench_dataset_map
-from dataset_question import ask
+from dataset_question import make_question
 from harness import AtLeast, main
 from workloads import BATCH
 
@@ -24,7 +24,7 @@ def _elements(library: Any) -> Any:
     return dataset[1::4].map(lambda x: x + 1).to_iter_dataset().batch(BATCH)
 
 
-QUESTION = ask(
+QUESTION = make_question(
     "dataset_default",
     "the same chain with default ReadOptions, batched before and after",
     {"batches": _batches, "elements": _elements},

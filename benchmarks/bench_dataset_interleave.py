@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dataset_question import READ_OPTIONS, ask
+from dataset_question import READ_OPTIONS, make_question
 from harness import GRAIN, AtLeast, main
 from workloads import BATCH, ROWS
 
@@ -29,7 +29,7 @@ def _interleaved(options: tuple[int, int] | None, library: Any) -> Any:
     return joined.batch(BATCH)
 
 
-QUESTION = ask(
+QUESTION = make_question(
     "dataset_interleave",
     "interleave of 8 IterDatasets, batch 256",
     {how: functools.partial(_interleaved, o) for how, o in READ_OPTIONS.items()},

@@ -8,7 +8,7 @@ one, in batches of 256, without reading threads.
 
 from typing import Any
 
-from dataset_question import ask
+from dataset_question import make_question
 from harness import AtLeast, main
 from workloads import BATCH
 
@@ -25,7 +25,7 @@ def _without_threads(library: Any) -> Any:
     return chain(library).to_iter_dataset(library.ReadOptions(0, 0))
 
 
-QUESTION = ask(
+QUESTION = make_question(
     "dataset_map",
     "10 M numbers shuffled, repeated, sharded, mapped, batch 256, no threads",
     {"": _without_threads},

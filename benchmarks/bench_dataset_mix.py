@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dataset_question import ask
+from dataset_question import make_question
 from harness import AtLeast, main
 from workloads import BATCH, rows
 
@@ -27,7 +27,7 @@ def _mixture(library: Any) -> Any:
     return mixed.batch(BATCH).to_iter_dataset(library.ReadOptions(0, 0))
 
 
-QUESTION = ask(
+QUESTION = make_question(
     "dataset_mix",
     "8 shuffled sources of rows mixed by weights, batch 256, no threads",
     {"": _mixture},

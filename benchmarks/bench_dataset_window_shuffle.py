@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dataset_question import READ_OPTIONS, ask
+from dataset_question import READ_OPTIONS, make_question
 from harness import GRAIN, AtLeast, main
 from workloads import BATCH, ROWS, SEED
 
@@ -28,7 +28,7 @@ def _shuffled(options: tuple[int, int] | None, library: Any) -> Any:
     return shuffled.batch(BATCH)
 
 
-QUESTION = ask(
+QUESTION = make_question(
     "dataset_window_shuffle",
     "window shuffle of an IterDataset, windows of 1000, batch 256",
     {how: functools.partial(_shuffled, o) for how, o in READ_OPTIONS.items()},

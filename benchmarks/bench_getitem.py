@@ -23,7 +23,7 @@ QUESTION = Question(
     name="getitem",
     text="in-memory source by `__getitem__`, shuffle, batch 256, 0 workers",
     unit="ns/record",
-    contestants=peers.everybody(_measure),
+    contestants=peers.loader_contestants(_measure),
     targets=(AtLeast(50, GRAIN), AtLeast(5, ("torch",)), AtLeast(4, ("spdl",))),
 )
 

@@ -51,8 +51,8 @@ def _bare(settings: Settings) -> Measurement:
     shape = (SLOTS, IMAGE_BATCH, *IMAGE_SHAPE)
 
     def copier(first: int):
-        kept = mmap.mmap(-1, SLOTS * IMAGE_BATCH_BYTES)
-        slots = np.frombuffer(kept, np.uint8).reshape(shape)
+        memory = mmap.mmap(-1, SLOTS * IMAGE_BATCH_BYTES)
+        slots = np.frombuffer(memory, np.uint8).reshape(shape)
         slots[:] = 1
 
         def unit(number: int) -> None:
@@ -72,7 +72,7 @@ QUESTION = Question(
     name="images",
     text="128 x (224,224,3) uint8 batches from 2 workers, one byte a page read",
     unit="ms/batch",
-    contestants={**peers.everybody(_measure), "bare": _bare},
+    contestants={**peers.loader_contestants(_measure), "bare": _bare},
     targets=(
         AtLeast(5, GRAIN),
         AtLeast(5, ("torch",)),

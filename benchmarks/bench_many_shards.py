@@ -37,8 +37,8 @@ def _measure(importer: Callable[[], Any], settings: Settings) -> Measurement:
     _read(source_of, paths)
     start = time.perf_counter()
     record = _read(source_of, paths)
-    took = time.perf_counter() - start
-    return Measurement(took * 1e3, {"record": record.hex()})
+    seconds = time.perf_counter() - start
+    return Measurement(seconds * 1e3, {"record": record.hex()})
 
 
 def _read(source_of: Callable[[list[str]], Any], paths: list[str]) -> bytes:

@@ -39,7 +39,7 @@ QUESTION = Question(
     name="map",
     text="dict records through a Python Map, batch 256, 0 workers",
     unit="ns/record",
-    contestants={**peers.everybody(_measure), "bare": _bare},
+    contestants={**peers.loader_contestants(_measure), "bare": _bare},
     targets=(AtLeast(25, GRAIN), AtLeast(2, ("torch",))),
 )
 

@@ -52,7 +52,7 @@ QUESTION = Question(
     name="map_workers",
     text="dict records through a Python Map, batch 256, 2 workers",
     unit="ns/record",
-    contestants={**peers.everybody(_measure), "bare": _bare},
+    contestants={**peers.loader_contestants(_measure), "bare": _bare},
     targets=(
         AtLeast(15, GRAIN),
         AtLeast(6, ("torch",)),

@@ -40,8 +40,8 @@ def _watch(root: int, stop, peak) -> None:
     own, process = os.getpid(), psutil.Process(root)
     while not stop.is_set():
         pids = [root, *(child.pid for child in process.children(recursive=True))]
-        now = sum(_pss(pid) for pid in pids if pid != own)
-        peak.value = max(peak.value, now)
+        total = sum(_pss(pid) for pid in pids if pid != own)
+        peak.value = max(peak.value, total)
         stop.wait(INTERVAL_S)
 
 

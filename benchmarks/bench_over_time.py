@@ -47,7 +47,7 @@ QUESTION = Question(
     name="over_time",
     text=f"the first {BATCHES} image batches from 2 workers, starting included",
     unit="s",
-    contestants=peers.everybody(_measure),
+    contestants=peers.loader_contestants(_measure),
     targets=(AtLeast(5, GRAIN), AtLeast(2, ("torch",))),
 )
 

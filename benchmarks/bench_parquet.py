@@ -17,7 +17,7 @@ import numpy as np
 
 import peers
 from harness import AtLeast, Measurement, Question, Settings, main
-from record_files import kept
+from record_files import cached_file
 from workloads import BATCH, CHECKED_ROWS, ROWS, SEED, answer
 
 GROUP_ROWS = 20_000
@@ -41,7 +41,7 @@ def _file(rows: int) -> str:
         )
         parquet.write_table(table, path, row_group_size=GROUP_ROWS)
 
-    return kept(f"rows-{rows}.parquet", write)
+    return cached_file(f"rows-{rows}.parquet", write)
 
 
 def _shuffled(path: str, workers: int) -> Iterator[Any]:

@@ -52,9 +52,9 @@ def _on_actors(batches_per_call: int) -> Iterator[np.ndarray]:
 
 
 def _measure(
-    load: Callable[[], Iterator[np.ndarray]], there: bool, settings: Settings
+    load: Callable[[], Iterator[np.ndarray]], on_cluster: bool, settings: Settings
 ) -> Measurement:
-    with ray_question.cluster(nodes=1) if there else contextlib.nullcontext():
+    with ray_question.cluster(nodes=1) if on_cluster else contextlib.nullcontext():
         batches = load()
         first = np.asarray(next(batches))
         seconds = seconds_per_batch(batches, 10 * settings.seconds, one_byte_a_page, 32)

@@ -21,15 +21,15 @@ BEFORE, AFTER = 100, 400
 
 def _measure(settings: Settings) -> Measurement:
     del settings
-    with ray_question.cluster() as (made, nodes):
+    with ray_question.cluster() as (cluster, nodes):
         batches = ray_question.gristmill(WORK)
         taken = [next(batches) for _ in range(BEFORE)]
-        made.remove_node(nodes[0], allow_graceful=False)
+        cluster.remove_node(nodes[0], allow_graceful=False)
         longest = 0.0
         for _ in range(AFTER):
-            asked = time.perf_counter()
+            start = time.perf_counter()
             taken.append(next(batches))
-            longest = max(longest, time.perf_counter() - asked)
+            longest = max(longest, time.perf_counter() - start)
         batches.close()
     return Measurement(longest, {"records": answer(iter(taken)).records})
 

@@ -23,12 +23,12 @@ from bench_text_pack import BATCH_SIZE, EPOCHS, LENGTH, VOCABULARY, Encode
 from harness import AtLeast, Measurement, Question, Settings, main, seconds_per_batch
 
 
-def _gristmill(made: Any, **options: Any) -> Iterator[np.ndarray]:
+def _gristmill(text: Any, **options: Any) -> Iterator[np.ndarray]:
     import gristmill
 
-    encode = Encode(made.tokenizer)
+    encode = Encode(text.tokenizer)
     documents = gristmill.MapDataset.source(
-        gristmill.sources.ArrayRecordDataSource(made.records)
+        gristmill.sources.ArrayRecordDataSource(text.records)
     )
     encoded = documents.map(json.loads).repeat(EPOCHS).map(encode.one)
     rows = gristmill.experimental.ConcatThenSplitIterDataset(
@@ -39,47 +39,48 @@ def _gristmill(made: Any, **options: Any) -> Iterator[np.ndarray]:
         yield batch["text"]
 
 
-def _on_actors(made: Any) -> Iterator[np.ndarray]:
+def _on_actors(text: Any) -> Iterator[np.ndarray]:
     from gristmill.ray import RayWorkers
 
-    return _gristmill(made, workers=RayWorkers(1))
+    return _gristmill(text, workers=RayWorkers(1))
 
 
-def _ray_data(made: Any) -> Iterator[np.ndarray]:
+def _ray_data(text: Any) -> Iterator[np.ndarray]:
     import ray
 
     import gristmill
 
     ray.data.DataContext.get_current().enable_progress_bars = False
-    path, tokenizer = made.records, made.tokenizer
+    path, tokenizer = text.records, text.tokenizer
     size = len(gristmill.sources.ArrayRecordDataSource(path))
 
     # Files and tokenizers that a process has opened.
-    held: list[Any] = []
+    opened: list[Any] = []
 
-    def encoded(given: dict[str, Any]) -> dict[str, Any]:
-        if not held:
-            held.append(gristmill.sources.ArrayRecordDataSource(path))
-            held.append(Encode(tokenizer))
-        source, encode = held
-        documents = map(json.loads, source.__getitems__(given["id"] % size))
-        return {"ids": [np.concatenate([encode.one(one)["text"] for one in documents])]}
+    def encode_block(rows: dict[str, Any]) -> dict[str, Any]:
+        if not opened:
+            opened.append(gristmill.sources.ArrayRecordDataSource(path))
+            opened.append(Encode(tokenizer))
+        source, encode = opened
+        documents = map(json.loads, source.__getitems__(rows["id"] % size))
+        ids = [encode.one(document)["text"] for document in documents]
+        return {"ids": [np.concatenate(ids)]}
 
-    data = ray.data.range(EPOCHS * size).map_batches(encoded, batch_size=64)
-    rest = np.empty(0, np.int32)
-    for given in data.iter_batches(batch_size=1, prefetch_batches=64):
-        rest = np.concatenate([rest, given["ids"][0]])
-        while len(rest) >= BATCH_SIZE * LENGTH:
-            taken, rest = np.split(rest, [BATCH_SIZE * LENGTH])
-            yield taken.reshape(BATCH_SIZE, LENGTH)
+    data = ray.data.range(EPOCHS * size).map_batches(encode_block, batch_size=64)
+    unread = np.empty(0, np.int32)
+    for block in data.iter_batches(batch_size=1, prefetch_batches=64):
+        unread = np.concatenate([unread, block["ids"][0]])
+        while len(unread) >= BATCH_SIZE * LENGTH:
+            tokens, unread = np.split(unread, [BATCH_SIZE * LENGTH])
+            yield tokens.reshape(BATCH_SIZE, LENGTH)
 
 
 def _measure(
-    load: Callable[[Any], Iterator[np.ndarray]], there: bool, settings: Settings
+    load: Callable[[Any], Iterator[np.ndarray]], on_cluster: bool, settings: Settings
 ) -> Measurement:
-    made = text_question.text(VOCABULARY)
-    with ray_question.cluster(nodes=1) if there else contextlib.nullcontext():
-        batches = load(made)
+    text = text_question.text(VOCABULARY)
+    with ray_question.cluster(nodes=1) if on_cluster else contextlib.nullcontext():
+        batches = load(text)
         first = np.asarray(next(batches))
         seconds = seconds_per_batch(batches, 10 * settings.seconds, warm=32)
         batches.close()

@@ -19,14 +19,14 @@ TIMES = 10
 def _measure(
     opener: Callable[[str], Any], path: str, settings: Settings
 ) -> Measurement:
-    took = []
+    seconds = []
     for _ in range(TIMES):
         start = time.perf_counter()
         reader = opener(path)
         record_open.read(reader)
-        took.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - start)
         del reader
-    return Measurement(min(took) * 1e3)
+    return Measurement(min(seconds) * 1e3)
 
 
 QUESTION = Question(

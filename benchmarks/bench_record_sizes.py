@@ -34,12 +34,12 @@ from workloads import SEED, Workload
 SIZES = {"256 B": 1 << 8, "4 KiB": 1 << 12, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
 GIB = 1 << 30
 TOTAL = 1 << 28
-MOST_RECORDS = 200_000
+MAX_RECORDS = 200_000
 CHECKED_RECORDS = 512
 
 
 def _records_of(size: int) -> int:
-    return min(TOTAL // size, MOST_RECORDS)
+    return min(TOTAL // size, MAX_RECORDS)
 
 
 def _batch_of(size: int) -> int:
@@ -69,20 +69,23 @@ def _of_files(load, in_order: bool, size: int, settings: Settings) -> Measuremen
         step=record_peers.parse,
     )
     checked = _path(min(CHECKED_RECORDS, _records_of(size)), size)
-    found, answers = throughput(load, work, checked, settings, in_order=in_order)
-    return _answered(_per_gib(found, size), answers, f"of {size} B in a file")
+    seconds, answers = throughput(load, work, checked, settings, in_order=in_order)
+    answers = _with_suffix(answers, f"of {size} B in a file")
+    return Measurement(_per_gib(seconds, size), answers)
 
 
 def _of_arrays(load, size: int, settings: Settings) -> Measurement:
     table = _noise(_records_of(size), size)
     work = Workload(table, batch_size=_batch_of(size))
     checked = table[:CHECKED_RECORDS]
-    found, answers = throughput(load, work, checked, settings, in_order=True)
-    return _answered(_per_gib(found, size), answers, f"of {size} B in an array")
+    seconds, answers = throughput(load, work, checked, settings, in_order=True)
+    answers = _with_suffix(answers, f"of {size} B in an array")
+    return Measurement(_per_gib(seconds, size), answers)
 
 
-def _answered(value: float, answers: dict[str, str], of: str) -> Measurement:
-    return Measurement(value, {f"{check} {of}": answers[check] for check in answers})
+def _with_suffix(answers: dict[str, str], suffix: str) -> dict[str, str]:
+    """Appends to the names of checks, since only equal data have equal answers."""
+    return {f"{check} {suffix}": digest for check, digest in answers.items()}
 
 
 def _limit(
@@ -91,20 +94,20 @@ def _limit(
     settings: Settings,
 ) -> Measurement:
     table = _noise(_records_of(size), size)
-    kept = np.ones((_batch_of(size), size), np.uint8)
+    buffer = np.ones((_batch_of(size), size), np.uint8)
     order = peers.index_batches(Workload(table, batch_size=_batch_of(size)))
-    batches = (fill(table, keys, kept) for keys in order)
+    batches = (fill(table, keys, buffer) for keys in order)
     return Measurement(_per_gib(seconds_per_batch(batches, settings.seconds), size))
 
 
-def _take(table: np.ndarray, keys: np.ndarray, kept: np.ndarray) -> None:
+def _take(table: np.ndarray, keys: np.ndarray, buffer: np.ndarray) -> None:
     # Modes other than "clip" use a temporary buffer.
-    np.take(table, keys, axis=0, out=kept, mode="clip")
+    np.take(table, keys, axis=0, out=buffer, mode="clip")
 
 
-def _copy(table: np.ndarray, keys: np.ndarray, kept: np.ndarray) -> None:
+def _copy(table: np.ndarray, keys: np.ndarray, buffer: np.ndarray) -> None:
     begin = min(int(keys[0]), len(table) - len(keys))
-    np.copyto(kept, table[begin : begin + len(keys)])
+    np.copyto(buffer, table[begin : begin + len(keys)])
 
 
 def _pread(size: int, settings: Settings) -> Measurement:

@@ -8,9 +8,9 @@ uncompressed records, group_size 1; np.frombuffer on each, batch 64.
 
 from harness import GRAIN, AtLeast, main
 from record_files import pictures
-from record_question import ask
+from record_question import make_question
 
-QUESTION = ask(
+QUESTION = make_question(
     "records_large",
     "shuffled ArrayRecord, 100 KB uncompressed, batch 64, 2 workers",
     pictures,

@@ -8,9 +8,9 @@ records, group_size 1 and the default codec; np.frombuffer on each, batch 256.
 
 from harness import main
 from record_files import tokens
-from record_question import SMALL, ask
+from record_question import SMALL, make_question
 
-QUESTION = ask(
+QUESTION = make_question(
     "records_tokens",
     "shuffled ArrayRecord, 256 zipf int32, batch 256, 0 workers",
     tokens,

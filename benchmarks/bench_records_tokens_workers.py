@@ -8,9 +8,9 @@ records, group_size 1 and the default codec; np.frombuffer on each, batch 256.
 
 from harness import GRAIN, AtLeast, main
 from record_files import tokens
-from record_question import ask
+from record_question import make_question
 
-QUESTION = ask(
+QUESTION = make_question(
     "records_tokens_workers",
     "shuffled ArrayRecord, 256 zipf int32, batch 256, 2 workers",
     tokens,

@@ -40,15 +40,15 @@ def _measure(import_library, position: int, settings: Settings) -> Measurement:
     )
     state = json.loads(iter(loader).get_state())
     state["last_seen_indices"]["0"] = position - 1
-    there = iter(loader)
-    there.set_state(json.dumps(state, indent=4).encode())
+    at_position = iter(loader)
+    at_position.set_state(json.dumps(state, indent=4).encode())
     ahead = [int(sampler[position + i].record_key) for i in range(READ_AHEAD)]
     seconds = []
     for _ in range(ROUNDS):
         source.reads.clear()
         start = time.perf_counter()
         resumed = iter(loader)
-        resumed.set_state(there.get_state())
+        resumed.set_state(at_position.get_state())
         batch = next(resumed)
         seconds.append(time.perf_counter() - start)
         assert batch.tolist() == ahead[:BATCH_SIZE]

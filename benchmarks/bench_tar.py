@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness import AtLeast, Measurement, Question, Settings, main, seconds_per_batch
-from record_files import kept
+from record_files import cached_file
 from workloads import SEED
 
 SAMPLES = 8_000
@@ -41,7 +41,7 @@ def _write(count: int, path: str) -> None:
 def _measure(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
     count = settings.records or SAMPLES
     write = functools.partial(_write, count)
-    samples = load(kept(f"samples-{count}-{SIZE}.tar", write))
+    samples = load(cached_file(f"samples-{count}-{SIZE}.tar", write))
     batches = iter(lambda: list(itertools.islice(samples, BATCH)), [])
     seconds = seconds_per_batch(batches, settings.seconds, clock=time.process_time)
     return Measurement(seconds / BATCH * 1e6)

@@ -21,8 +21,8 @@ WORKERS = 16
 def _measure(load: Callable[[], Any], settings: Settings) -> Measurement:
     del settings
     library = load()
-    made = text_question.text()
-    dataset = text_pipeline.pipeline(library, made, text_question.BATCH_SIZE, WORKERS)
+    data = text_question.text()
+    dataset = text_pipeline.pipeline(library, data, text_question.BATCH_SIZE, WORKERS)
     start = time.perf_counter()
     batches = iter(dataset)
     first = next(batches)

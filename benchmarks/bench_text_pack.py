@@ -51,12 +51,12 @@ class Encode:
         return Encode, (self._path,)
 
 
-def _gristmill(in_blocks: bool, made: Any) -> Iterator[np.ndarray]:
+def _gristmill(in_blocks: bool, text: Any) -> Iterator[np.ndarray]:
     import gristmill
 
-    encode = Encode(made.tokenizer)
+    encode = Encode(text.tokenizer)
     documents = gristmill.MapDataset.source(
-        gristmill.sources.ArrayRecordDataSource(made.records)
+        gristmill.sources.ArrayRecordDataSource(text.records)
     )
     documents = documents.map(json.loads).repeat(EPOCHS)
     if in_blocks:
@@ -71,31 +71,31 @@ def _gristmill(in_blocks: bool, made: Any) -> Iterator[np.ndarray]:
         yield batch["text"]
 
 
-def _theirs() -> Any:
+def _package_source() -> Any:
     from array_record.python.array_record_data_source import ArrayRecordDataSource
 
     return ArrayRecordDataSource
 
 
-def _ours() -> Any:
+def _our_source() -> Any:
     from gristmill.sources import ArrayRecordDataSource
 
     return ArrayRecordDataSource
 
 
 def _torchdata(
-    source_class: Callable[[], Any], in_blocks: bool, made: Any
+    source_class: Callable[[], Any], in_blocks: bool, text: Any
 ) -> Iterator[np.ndarray]:
     from torch.utils.data import IterableDataset, get_worker_info
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    encode = Encode(made.tokenizer)
+    encode = Encode(text.tokenizer)
 
     class Rows(IterableDataset):
         """Documents of one worker, concatenated and cut into rows."""
 
         def encoded(self) -> Iterator[list[int]]:
-            source = source_class()(made.records)
+            source = source_class()(text.records)
             worker = get_worker_info()
             numbers = range(worker.id, EPOCHS * len(source), worker.num_workers)
             tokenizer = encode._tokenizer
@@ -105,10 +105,11 @@ def _torchdata(
                     yield tokenizer.encode(document["description"]).ids
             for first in range(0, len(numbers), BLOCK):
                 block = numbers[first : first + BLOCK]
-                read = source.__getitems__([number % len(source) for number in block])
-                texts = [json.loads(record)["description"] for record in read]
-                for one in tokenizer.encode_batch_fast(texts):
-                    yield one.ids
+                keys = [number % len(source) for number in block]
+                records = source.__getitems__(keys)
+                texts = [json.loads(record)["description"] for record in records]
+                for encoding in tokenizer.encode_batch_fast(texts):
+                    yield encoding.ids
 
         def __iter__(self) -> Iterator[np.ndarray]:
             buffer: list[int] = []
@@ -123,8 +124,8 @@ def _torchdata(
         yield batch.numpy()
 
 
-_by_theirs = functools.partial(_torchdata, _theirs)
-_by_ours = functools.partial(_torchdata, _ours)
+_torchdata_package_source = functools.partial(_torchdata, _package_source)
+_torchdata_our_source = functools.partial(_torchdata, _our_source)
 
 
 def _measure(
@@ -132,8 +133,8 @@ def _measure(
     in_blocks: bool,
     settings: Settings,
 ) -> Measurement:
-    made = text_question.text(VOCABULARY)
-    batches = load(in_blocks, made)
+    text = text_question.text(VOCABULARY)
+    batches = load(in_blocks, text)
     first = b"".join(next(batches).tobytes() for _ in range(CHECKED))
     seconds = seconds_per_batch(batches, 4 * settings.seconds)
     answers = {"rows": hashlib.sha256(first).hexdigest()}
@@ -147,10 +148,16 @@ QUESTION = Question(
     contestants={
         "gristmill": functools.partial(_measure, _gristmill, False),
         "gristmill, blocks": functools.partial(_measure, _gristmill, True),
-        "torchdata": functools.partial(_measure, _by_theirs, False),
-        "torchdata, blocks": functools.partial(_measure, _by_theirs, True),
-        "torchdata, our source": functools.partial(_measure, _by_ours, False),
-        "torchdata, our source, blocks": functools.partial(_measure, _by_ours, True),
+        "torchdata": functools.partial(_measure, _torchdata_package_source, False),
+        "torchdata, blocks": functools.partial(
+            _measure, _torchdata_package_source, True
+        ),
+        "torchdata, our source": functools.partial(
+            _measure, _torchdata_our_source, False
+        ),
+        "torchdata, our source, blocks": functools.partial(
+            _measure, _torchdata_our_source, True
+        ),
     },
     targets=(
         AtLeast(1.15, ("torchdata",)),

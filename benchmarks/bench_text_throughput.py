@@ -20,9 +20,9 @@ WORKERS = 2
 
 def _measure(load: Callable[[], Any], settings: Settings) -> Measurement:
     library = load()
-    made = text_question.text()
-    answers = text_question.answers(library, made)
-    dataset = text_pipeline.pipeline(library, made, text_question.BATCH_SIZE, WORKERS)
+    data = text_question.text()
+    answers = text_question.answers(library, data)
+    dataset = text_pipeline.pipeline(library, data, text_question.BATCH_SIZE, WORKERS)
     batches = iter(dataset)
     seconds = seconds_per_batch(batches, 4 * settings.seconds, warm=2 * WORKERS)
     batches.close()

@@ -25,13 +25,13 @@ def _measure(
 ) -> Measurement:
     count = settings.records or RECORDS
     path = tf_record(f"noise-{count}", lambda: noise(count))
-    once = prepare(path)
-    took = []
+    run = prepare(path)
+    seconds = []
     for _ in range(TIMES):
         start = time.perf_counter()
-        once()
-        took.append(time.perf_counter() - start)
-    return Measurement(min(took) * 1e3 / (os.path.getsize(path) / 1e9))
+        run()
+        seconds.append(time.perf_counter() - start)
+    return Measurement(min(seconds) * 1e3 / (os.path.getsize(path) / 1e9))
 
 
 def _index(path: str) -> Callable[[], object]:
@@ -53,11 +53,11 @@ def _load(path: str) -> Callable[[], object]:
 
 
 def _read(path: str) -> Callable[[], object]:
-    room = bytearray(1 << 20)
+    buffer = bytearray(1 << 20)
 
     def read() -> None:
         with open(path, "rb", buffering=0) as file:
-            while file.readinto(room):
+            while file.readinto(buffer):
                 pass
 
     return read

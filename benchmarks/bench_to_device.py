@@ -34,41 +34,41 @@ def batches_in_slots() -> tuple[Any, list[Any]]:
     return loader, list(itertools.islice(loader, SLOTS))
 
 
-def _copied(batches: Iterator[Any], settings: Settings) -> Measurement:
+def _measure_copies(batches: Iterator[Any], settings: Settings) -> Measurement:
     import torch
 
     # Synchronize once per 64 batches, so that copies may queue.
-    def many() -> Iterator[None]:
+    def synchronized() -> Iterator[None]:
         while True:
             for _ in range(64):
                 next(batches)
             torch.cuda.synchronize()
             yield
 
-    seconds = seconds_per_batch(many(), settings.seconds, warm=1, at_least=2)
+    seconds = seconds_per_batch(synchronized(), settings.seconds, warm=1, at_least=2)
     return Measurement(seconds * 1e3 / 64)
 
 
 def _to_cuda(settings: Settings) -> Measurement:
     from gristmill.torch import to_device
 
-    loader, kept = batches_in_slots()
-    batches = to_device(itertools.cycle(kept), "cuda")
-    found = _copied(batches, settings)
+    loader, in_slots = batches_in_slots()
+    batches = to_device(itertools.cycle(in_slots), "cuda")
+    measurement = _measure_copies(batches, settings)
     batches.close()
     loader.close()
-    return found
+    return measurement
 
 
 def _memcpy(settings: Settings) -> Measurement:
     import torch
 
-    loader, kept = batches_in_slots()
-    pinned = torch.from_numpy(kept[0]).pin_memory()
+    loader, in_slots = batches_in_slots()
+    pinned = torch.from_numpy(in_slots[0]).pin_memory()
     loader.close()
-    room = torch.empty_like(pinned, device="cuda")
-    copies = (room.copy_(pinned, non_blocking=True) for _ in itertools.count())
-    return _copied(copies, settings)
+    target = torch.empty_like(pinned, device="cuda")
+    copies = (target.copy_(pinned, non_blocking=True) for _ in itertools.count())
+    return _measure_copies(copies, settings)
 
 
 def _to_cpu(batches: Iterator[Any]) -> Iterator[Any]:

@@ -21,6 +21,7 @@ import os
 import pathlib
 import statistics
 import time
+from typing import NamedTuple
 
 import gristmill as grain
 from harness import AtMost, Measurement, Question, Settings, main
@@ -52,41 +53,49 @@ def _cost(batch: int | None, settings: Settings) -> Measurement:
 
     ratios = []
     for number in range(PAIRS):
-        watched, other = _made(number, lambda: iter(ds), bare)
-        watched_s, bare_s, _ = _times_of(number, watched, other, 2 * settings.seconds)
-        ratios.append(watched_s / bare_s)
+        timed, untimed = _make_pair(number, lambda: iter(ds), bare)
+        times = _measure_turns(number, timed, untimed, 2 * settings.seconds)
+        ratios.append(times.timed_s / times.untimed_s)
     return _percent(ratios)
 
 
-def _made(number: int, watched, bare):
-    """Makes both iterators of a pair; in every other pair the bare one first."""
+def _make_pair(number: int, make_timed, make_untimed):
+    """Makes both iterators of a pair; in every other pair the untimed one first."""
     if number % 2:
-        other = bare()
-        return watched(), other
-    return watched(), bare()
+        untimed = make_untimed()
+        return make_timed(), untimed
+    return make_timed(), make_untimed()
 
 
 def _percent(ratios: list[float]) -> Measurement:
     return Measurement((statistics.median(ratios) - 1) * 100)
 
 
-def _times_of(number: int, watched, bare, seconds: float) -> tuple[float, float, int]:
-    """Returns the processor time of both iterators' turns, and their output count."""
-    first, second = (watched, bare) if number // 2 % 2 else (bare, watched)
+class _TurnTimes(NamedTuple):
+    """Processor times of both iterators' turns, in s, and the outputs of each."""
+
+    timed_s: float
+    untimed_s: float
+    outputs: int
+
+
+def _measure_turns(number: int, timed, untimed, seconds: float) -> _TurnTimes:
+    """Lets both iterators of pair `number` take turns for some seconds."""
+    first, second = (timed, untimed) if number // 2 % 2 else (untimed, timed)
     _outputs_of_a_turn(first)
     count = _outputs_of_a_turn(second)
-    took = {watched: 0.0, bare: 0.0}
+    processor_s = {timed: 0.0, untimed: 0.0}
     outputs = 0
     until = time.perf_counter() + seconds
     turns = itertools.cycle((first, second, second, first))
     while time.perf_counter() < until:
         for iterator in itertools.islice(turns, 4):
-            began = time.process_time()
+            start = time.process_time()
             for _ in itertools.islice(iterator, count):
                 pass
-            took[iterator] += time.process_time() - began
+            processor_s[iterator] += time.process_time() - start
         outputs += 2 * count
-    return took[watched], took[bare], outputs
+    return _TurnTimes(processor_s[timed], processor_s[untimed], outputs)
 
 
 class _Source:
@@ -104,16 +113,17 @@ class _Source:
     def __setstate__(self, state) -> None:
         self.__dict__.update(state)
         if not self.timed:
-            _time_nothing()
+            _disable_timing()
 
 
-def _time_nothing() -> None:
+def _disable_timing() -> None:
+    """Turns off the timing of new iterators and workers of this process."""
     from gristmill._engine import stage_times
 
     stage_times.FIRST_MEASURED = NEVER
 
 
-def _leave_alone(iterator, times) -> None:
+def _stop_timing(iterator, times) -> None:
     """Turns off the timing of an iterator's calls."""
     iterator._watch.calls_until_sample = NEVER
     times.calls_until_measured = NEVER
@@ -137,7 +147,7 @@ def _loader(source):
 def _cost_of_loader(settings: Settings) -> Measurement:
     def bare():
         iterator, scheduler = _loader(_Source(timed=False))
-        _leave_alone(iterator, iterator._run._times)
+        _stop_timing(iterator, iterator._run._times)
         return iterator, scheduler
 
     return _cost_with_workers(lambda: _loader(_Source(timed=True)), bare, settings)
@@ -162,53 +172,63 @@ def _cost_of_torch(settings: Settings) -> Measurement:
 
     def bare():
         first = stage_times.FIRST_MEASURED
-        _time_nothing()
+        _disable_timing()
         iterator, scheduler = _torch_loader()
         stage_times.FIRST_MEASURED = first
-        _leave_alone(iterator, iterator._pool._pool._times)
+        _stop_timing(iterator, iterator._pool._pool._times)
         return iterator, scheduler
 
     return _cost_with_workers(_torch_loader, bare, settings)
 
 
-def _cost_with_workers(watched, bare, settings: Settings) -> Measurement:
-    """Measures like `_cost`, with iterators that have a worker each."""
-    mine, *other = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {mine})
+def _cost_with_workers(make_timed, make_untimed, settings: Settings) -> Measurement:
+    """Measures like `_cost`, with iterators that have a worker each.
+
+    Both functions make an iterator, and return it with its scheduler.
+    """
+    own_core, *other_cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {own_core})
     ratios = []
     for number in range(PAIRS):
-        (iterator, its), (other_iterator, others) = _made(number, watched, bare)
-        for scheduler in (its, others):
-            _run_on(scheduler, other[:1] or [mine])
-        before = _worker_s(its), _worker_s(others)
-        found = _times_of(number, iterator, other_iterator, 2 * settings.seconds)
-        watched_s = found[0] + _since(its, before[0], found[2])
-        ratios.append(watched_s / (found[1] + _since(others, before[1], found[2])))
-        for each in (iterator, other_iterator):
-            end = getattr(each, "close", None) or each._shutdown_workers
+        pair = _make_pair(number, make_timed, make_untimed)
+        (timed, timed_scheduler), (untimed, untimed_scheduler) = pair
+        for scheduler in (timed_scheduler, untimed_scheduler):
+            _bind(scheduler, other_cores[:1] or [own_core])
+        timed_before = _worker_usage(timed_scheduler)
+        untimed_before = _worker_usage(untimed_scheduler)
+        times = _measure_turns(number, timed, untimed, 2 * settings.seconds)
+        timed_s = _seconds_since(timed_scheduler, timed_before, times.outputs)
+        untimed_s = _seconds_since(untimed_scheduler, untimed_before, times.outputs)
+        ratios.append((times.timed_s + timed_s) / (times.untimed_s + untimed_s))
+        for iterator in (timed, untimed):
+            end = getattr(iterator, "close", None) or iterator._shutdown_workers
             end()
     return _percent(ratios)
 
 
-def _run_on(scheduler, processors: list[int]) -> None:
+def _bind(scheduler, processors: list[int]) -> None:
     """Binds all threads of the workers to these processors."""
     for thread in _threads(scheduler):
         os.sched_setaffinity(int(thread.name), processors)
 
 
-def _since(scheduler, before: tuple[float, int], outputs: int) -> float:
-    """Returns the workers' seconds for `outputs`, by the outputs since `before`."""
-    seconds, made = _worker_s(scheduler)
-    return (seconds - before[0]) / (made - before[1]) * outputs
+def _seconds_since(scheduler, before: tuple[float, int], outputs: int) -> float:
+    """Returns the workers' seconds for `outputs`, by the outputs since `before`.
+
+    `before` is an earlier result of `_worker_usage`.
+    """
+    seconds, total_outputs = _worker_usage(scheduler)
+    seconds_before, outputs_before = before
+    return (seconds - seconds_before) / (total_outputs - outputs_before) * outputs
 
 
-def _worker_s(scheduler) -> tuple[float, int]:
+def _worker_usage(scheduler) -> tuple[float, int]:
     """Returns processor time of all threads of the workers, in s, and their outputs."""
-    whole_ns = sum(
+    total_ns = sum(
         int((thread / "schedstat").read_text().split()[0])
         for thread in _threads(scheduler)
     )
-    return whole_ns / 1e9, sum(counts[2] for counts in scheduler.counts())
+    return total_ns / 1e9, sum(counts[2] for counts in scheduler.counts())
 
 
 def _threads(scheduler) -> list[pathlib.Path]:

@@ -13,7 +13,7 @@ import numpy as np
 
 import peers
 from harness import Measurement, Settings, seconds_per_batch
-from record_files import kept
+from record_files import cached_file
 from workloads import CHECKED_ROWS, ROWS, SEED, answer
 
 COLUMNS = 20
@@ -50,7 +50,7 @@ def file(rows: int) -> str:
         table = pyarrow.table(columns(rows))
         parquet.write_table(table, path, row_group_size=GROUP_ROWS)
 
-    return kept(f"columns-{COLUMNS}-{rows}.parquet", write)
+    return cached_file(f"columns-{COLUMNS}-{rows}.parquet", write)
 
 
 def passes(epochs: int | None) -> Iterator[int]:
@@ -92,15 +92,20 @@ def by_hand(window: int, use_threads: bool = True) -> Load:
         for _ in passes(epochs):
             groups = rng.permutation(source.num_row_groups).tolist()
             for first in range(0, len(groups), window):
-                read = (
+                tables = (
                     source.read_row_group(group, use_threads=use_threads)
                     for group in groups[first : first + window]
                 )
-                table = pyarrow.concat_tables([*read])
+                table = pyarrow.concat_tables([*tables])
                 order = rng.permutation(len(table))
-                mixed = {n: table[n].to_numpy()[order] for n in table.column_names}
+                shuffled = {
+                    name: table[name].to_numpy()[order] for name in table.column_names
+                }
                 for begin in range(0, len(table), BATCH):
-                    yield {n: c[begin : begin + BATCH] for n, c in mixed.items()}
+                    yield {
+                        name: column[begin : begin + BATCH]
+                        for name, column in shuffled.items()
+                    }
 
     return load
 

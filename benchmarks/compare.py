@@ -23,7 +23,7 @@ from questions import QUESTIONS, question_of
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Questions that take seconds and cover most of the code.
-USUAL = (
+DEFAULT_QUESTIONS = (
     "array",
     "map",
     "map_workers",
@@ -38,9 +38,10 @@ USUAL = (
     "torch_tensor_dataset",
     "torch_small",
 )
-LOSS = 1.1
-# One pair in this many may disagree.
-DISAGREE = 5
+# The least median ratio of a slowdown.
+MIN_LOSS = 1.1
+# In a slowdown, at most one pair in this many is faster now.
+PAIRS_PER_EXCEPTION = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Comparison:
     def is_loss(self) -> bool:
         """Return whether this checkout is slower; see the module docstring."""
         ratios = self.ratios
-        if not ratios or statistics.median(ratios) <= LOSS:
+        if not ratios or statistics.median(ratios) <= MIN_LOSS:
             return False
-        return sum(ratio < 1 for ratio in ratios) <= len(ratios) // DISAGREE
+        return sum(ratio < 1 for ratio in ratios) <= len(ratios) // PAIRS_PER_EXCEPTION
 
     def __str__(self) -> str:
         if not self.pairs:
@@ -88,9 +89,17 @@ def compare(
     settings: Settings,
     pairs: int,
 ) -> Comparison:
-    """Measures one contestant with the packages in two folders, in turn."""
+    """Measures one contestant with the packages in two folders, in turn.
+
+    Args:
+        question: The question.
+        contestant: The name of one of its contestants.
+        trees: The folders of the packages, of the commit and of this checkout.
+        settings: How long to measure.
+        pairs: The number of pairs.
+    """
     name = f"{question.name}: {contestant}"
-    found = []
+    figures = []
     for number in range(pairs):
         values = {}
         for tree in trees if number % 2 == 0 else reversed(trees):
@@ -98,8 +107,8 @@ def compare(
                 values[tree] = measure(question, contestant, settings, tree).value
             except RuntimeError as error:
                 return Comparison(name, (), f"{tree.name}: {error}")
-        found.append((values[trees[0]], values[trees[1]]))
-    return Comparison(name, tuple(found))
+        figures.append((values[trees[0]], values[trees[1]]))
+    return Comparison(name, tuple(figures))
 
 
 def git(*arguments: str) -> str:
@@ -126,7 +135,9 @@ def build(commit: str, target: pathlib.Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ref", help="a commit, a branch or a tag")
-    parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=USUAL)
+    parser.add_argument(
+        "--only", nargs="+", choices=QUESTIONS, default=DEFAULT_QUESTIONS
+    )
     parser.add_argument("--pairs", type=int, default=7)
     options = parser.parse_args()
     before = git("rev-parse", "--verify", f"{options.ref}^{{commit}}")
@@ -146,9 +157,9 @@ def main() -> int:
                 if contestant.partition(" ")[0].rstrip(",") != OURS:
                     continue
                 settings = Settings(quick=True)
-                found = compare(question, contestant, trees, settings, options.pairs)
-                print(found, flush=True)
-                slower |= found.is_loss
+                result = compare(question, contestant, trees, settings, options.pairs)
+                print(result, flush=True)
+                slower |= result.is_loss
     return 1 if slower else 0
 
 

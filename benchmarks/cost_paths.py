@@ -61,7 +61,9 @@ def path(items: int) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
     return add
 
 
-def taken(iterator: Iterator[Any]) -> Run:
+def take_items(iterator: Iterator[Any]) -> Run:
+    """Return a function that takes items from an iterator."""
+
     def run(count: int) -> None:
         for _ in itertools.repeat(None, count):
             next(iterator)
@@ -69,7 +71,9 @@ def taken(iterator: Iterator[Any]) -> Run:
     return run
 
 
-def called(call: Callable[[int], Any]) -> Run:
+def call_numbered(call: Callable[[int], Any]) -> Run:
+    """Return a function that calls `call` with 0, 1, ..."""
+
     def run(count: int) -> None:
         for number in range(count):
             call(number)
@@ -112,11 +116,11 @@ def sampler() -> grain.IndexSampler:
     return grain.IndexSampler(10**6, shuffle=True, seed=0, num_epochs=None)
 
 
-def loaded(source: Any, *operations: Any) -> Run:
+def run_loader(source: Any, *operations: Any) -> Run:
     loader = grain.DataLoader(
         data_source=source, sampler=sampler(), operations=operations
     )
-    return taken(iter(loader))
+    return take_items(iter(loader))
 
 
 # Samplers.
@@ -124,13 +128,13 @@ def loaded(source: Any, *operations: Any) -> Run:
 
 @path(200)
 def sampler_index() -> Run:
-    return called(sampler().__getitem__)
+    return call_numbered(sampler().__getitem__)
 
 
 @path(4)
 def sampler_block() -> Run:
     keys = sampler().record_keys
-    return called(lambda number: keys(4096 * number, 1, 4096))
+    return call_numbered(lambda number: keys(4096 * number, 1, 4096))
 
 
 # Loaders. A block of 4,096 keys serves `items` batches.
@@ -138,32 +142,32 @@ def sampler_block() -> Run:
 
 @path(16)
 def loader_numbers() -> Run:
-    return loaded(Numbers(), grain.Batch(256))
+    return run_loader(Numbers(), grain.Batch(256))
 
 
 @path(64)
 def loader_array() -> Run:
-    return loaded(np.zeros((10**6, 16), np.float32), grain.Batch(64))
+    return run_loader(np.zeros((10**6, 16), np.float32), grain.Batch(64))
 
 
 @path(512)
 def loader_unbatched() -> Run:
-    return loaded(Numbers())
+    return run_loader(Numbers())
 
 
 @path(16)
 def loader_map() -> Run:
-    return loaded(Rows(), AddOne(), grain.Batch(64))
+    return run_loader(Rows(), AddOne(), grain.Batch(64))
 
 
 @path(16)
 def loader_random_map() -> Run:
-    return loaded(Numbers(), Draw(), grain.Batch(64))
+    return run_loader(Numbers(), Draw(), grain.Batch(64))
 
 
 @path(16)
 def loader_filter() -> Run:
-    return loaded(Numbers(), Even(), grain.Batch(64))
+    return run_loader(Numbers(), Even(), grain.Batch(64))
 
 
 # Datasets.
@@ -172,32 +176,32 @@ def loader_filter() -> Run:
 @path(200)
 def map_dataset_index() -> Run:
     dataset = grain.MapDataset.range(10**6).shuffle(seed=0).map(lambda x: x + 1)
-    return called(dataset.__getitem__)
+    return call_numbered(dataset.__getitem__)
 
 
 @path(8)
 def map_dataset_batches() -> Run:
     dataset = grain.MapDataset.source(Rows()).seed(0).shuffle().map(AddOne())
-    return taken(iter(dataset.to_iter_dataset().batch(64)))
+    return take_items(iter(dataset.to_iter_dataset().batch(64)))
 
 
 @path(1024)
 def map_dataset_elements() -> Run:
     dataset = grain.MapDataset.range(10**6).seed(0).shuffle().map(lambda x: x + 1)
-    return taken(iter(dataset.to_iter_dataset()))
+    return take_items(iter(dataset.to_iter_dataset()))
 
 
 @path(512)
 def iter_dataset_filter() -> Run:
     dataset = grain.MapDataset.range(10**6).to_iter_dataset().map(lambda x: x + 1)
-    return taken(iter(dataset.filter(lambda x: x % 2 == 0)))
+    return take_items(iter(dataset.filter(lambda x: x % 2 == 0)))
 
 
 @path(512)
 def iter_dataset_mix() -> Run:
     dataset = grain.MapDataset.range(10**6).to_iter_dataset()
     parts = [dataset, dataset.map(lambda x: x + 1)]
-    return taken(iter(grain.IterDataset.mix(parts, [0.3, 0.7])))
+    return take_items(iter(grain.IterDataset.mix(parts, [0.3, 0.7])))
 
 
 def documents() -> grain.IterDataset[Any]:
@@ -208,7 +212,7 @@ def documents() -> grain.IterDataset[Any]:
 
 @path(64)
 def pack_first_fit() -> Run:
-    return taken(
+    return take_items(
         iter(
             grain.experimental.FirstFitPackIterDataset(
                 documents(), length_struct={"tokens": 512}, num_packing_bins=16
@@ -219,7 +223,7 @@ def pack_first_fit() -> Run:
 
 @path(256)
 def pack_concat_split() -> Run:
-    return taken(
+    return take_items(
         iter(
             grain.experimental.ConcatThenSplitIterDataset(
                 documents(), length_struct={"tokens": 512}
@@ -244,16 +248,16 @@ def slot_of_arrays() -> Run:
             slot.ctypes.data, used, 0, lambda: views.SlotView(slot), 1 << 16
         )
 
-    return called(cross)
+    return call_numbered(cross)
 
 
 # torch, imported only when a path needs it: that takes a minute under callgrind.
 
 
-def torch_loaded(dataset: Any, **options: Any) -> Run:
+def run_torch_loader(dataset: Any, **options: Any) -> Run:
     import gristmill.torch
 
-    return taken(iter(gristmill.torch.DataLoader(dataset, **options)))
+    return take_items(iter(gristmill.torch.DataLoader(dataset, **options)))
 
 
 class TenTensors:
@@ -276,12 +280,12 @@ class OneTensor(TenTensors):
 
 @path(256)
 def torch_single() -> Run:
-    return torch_loaded(range(10**6), batch_size=1)
+    return run_torch_loader(range(10**6), batch_size=1)
 
 
 @path(8)
 def torch_ints() -> Run:
-    return torch_loaded(range(10**6), batch_size=256)
+    return run_torch_loader(range(10**6), batch_size=256)
 
 
 @path(16)
@@ -291,15 +295,15 @@ def torch_tensor_dataset() -> Run:
 
     dataset = TensorDataset(torch.zeros(10**5, 5))
     chosen = RandomSampler(dataset, num_samples=10**6)
-    return torch_loaded(dataset, batch_size=256, sampler=chosen)
+    return run_torch_loader(dataset, batch_size=256, sampler=chosen)
 
 
 @path(4)
 def torch_dict() -> Run:
-    return torch_loaded(TenTensors(), batch_size=32)
+    return run_torch_loader(TenTensors(), batch_size=32)
 
 
-def torch_answered(dataset: Any, *requests: Any, in_batches: bool = True) -> Run:
+def answer_torch_requests(dataset: Any, *requests: Any, in_batches: bool = True) -> Run:
     """Answer requests like a worker, and decode the answers like its parent."""
     import torch
     from torch.utils.data import default_collate, default_convert
@@ -324,26 +328,26 @@ def torch_answered(dataset: Any, *requests: Any, in_batches: bool = True) -> Run
         epoch=0,
     )
     stream = program.open_stream(0)
-    turns = itertools.cycle(requests)
+    requests_in_turn = itertools.cycle(requests)
 
     def cross(_: int) -> Any:
-        element = stream.answer(wire.pack(next(turns)), np.empty)
+        element = stream.answer(wire.pack(next(requests_in_turn)), np.empty)
         stream.leave_slot()
         return encoding.decode(element)[0]
 
-    return called(cross)
+    return call_numbered(cross)
 
 
 @path(64)
 def torch_worker_sample() -> Run:
-    return torch_answered(OneTensor(), 3, 7, in_batches=False)
+    return answer_torch_requests(OneTensor(), 3, 7, in_batches=False)
 
 
 @path(64)
 def torch_worker_single() -> Run:
     from gristmill._torch.indices.draws import IndexBatch
 
-    return torch_answered(
+    return answer_torch_requests(
         range(10**6), IndexBatch(range(3, 4)), IndexBatch(np.array([7]))
     )
 
@@ -352,7 +356,7 @@ def torch_worker_single() -> Run:
 def torch_worker_dict() -> Run:
     from gristmill._torch.indices.draws import IndexBatch
 
-    return torch_answered(TenTensors(), IndexBatch(range(32)))
+    return answer_torch_requests(TenTensors(), IndexBatch(range(32)))
 
 
 def main(library: str, *names: str) -> None:

@@ -65,10 +65,10 @@ class Budget:
 
 def read(file: pathlib.Path = BUDGETS) -> dict[str, Budget]:
     """Return the budgets in a file, by path."""
-    found = json.loads(file.read_text())["budgets"]
+    entries = json.loads(file.read_text())["budgets"]
     return {
         name: Budget(entry["instructions"], tuple(entry.get("bought", ())))
-        for name, entry in found.items()
+        for name, entry in entries.items()
     }
 
 
@@ -92,13 +92,13 @@ def versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "processor": _maker(),
+        "processor": _processor_maker(),
         "compiler": compiler.stdout.strip(),
         **packages,
     }
 
 
-def excess(
+def over_budget(
     counts: dict[str, int], budgets: dict[str, Budget], tolerance: float = TOLERANCE
 ) -> list[str]:
     """Return a line for each path that costs too much or has no budget."""
@@ -116,7 +116,7 @@ def excess(
     return lines
 
 
-def updated(
+def update_budgets(
     counts: dict[str, int], budgets: dict[str, Budget], bought: str | None
 ) -> dict[str, Budget]:
     """Return the budgets, updated with the counts.
@@ -124,30 +124,31 @@ def updated(
     Raises:
         ValueError: A budget would be raised, and no reason is given.
     """
-    found = dict(budgets)
+    new_budgets = dict(budgets)
     for name, count in counts.items():
         before = budgets.get(name)
         reasons = () if before is None else before.bought
-        if before is not None and excess({name: count}, {name: before}):
+        if before is not None and over_budget({name: count}, {name: before}):
             if not bought:
                 raise ValueError(
                     f"{name} takes {count:,} instructions, its budget is"
-                    f" {before.instructions:,}: say with --bought what the raise bought"
+                    f" {before.instructions:,}. To raise it, pass the reason with"
+                    " --bought."
                 )
             raised = f"{before.instructions:,} to {count:,}: {bought}"
             reasons = (*reasons, raised)
-        found[name] = Budget(count, reasons)
-    return found
+        new_budgets[name] = Budget(count, reasons)
+    return new_budgets
 
 
-def counted(names: list[str]) -> dict[str, int]:
+def count_instructions(names: list[str]) -> dict[str, int]:
     """Return the instructions that an item of each path takes.
 
     Raises:
         RuntimeError: A path failed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        library = _compiled(pathlib.Path(folder))
+        library = _compile_requests(pathlib.Path(folder))
         # torch's paths run in their own process, because importing torch takes as long
         # as all other paths.
         of_torch = [name for name in names if name.startswith("torch")]
@@ -185,36 +186,36 @@ def _run(library: pathlib.Path, names: list[str]) -> dict[str, int]:
             raise RuntimeError(
                 f"exit code {done.returncode}, no counts of {missing}:\n{done.stderr}"
             )
-    found = {}
+    counts = {}
     for name in names:
-        (few, less), (many, more) = sorted(totals[name].items())
-        found[name] = round((more - less) / (many - few))
-    return found
+        (few_items, few_count), (many_items, many_count) = sorted(totals[name].items())
+        counts[name] = round((many_count - few_count) / (many_items - few_items))
+    return counts
 
 
 def _totals(folder: pathlib.Path) -> dict[str, dict[int, int]]:
     """Return the instructions of each run, by path and number of items."""
-    found: dict[str, dict[int, int]] = {}
+    totals: dict[str, dict[int, int]] = {}
     for file in folder.iterdir():
         text = file.read_text()
         run = re.search(r"Client Request: (\w+):(\d+)", text)
         total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
         if run and total:
-            found.setdefault(run[1], {})[int(run[2])] = int(total[1])
-    return found
+            totals.setdefault(run[1], {})[int(run[2])] = int(total[1])
+    return totals
 
 
-def _maker() -> str:
+def _processor_maker() -> str:
     text = pathlib.Path("/proc/cpuinfo").read_text()
-    found = re.search(r"vendor_id\s*:\s*(\S+)", text)
-    return found[1] if found else "unknown"
+    match = re.search(r"vendor_id\s*:\s*(\S+)", text)
+    return match[1] if match else "unknown"
 
 
 def _compiler() -> str:
     return os.environ.get("CC", "cc")
 
 
-def _compiled(folder: pathlib.Path) -> pathlib.Path:
+def _compile_requests(folder: pathlib.Path) -> pathlib.Path:
     library = folder / "requests.so"
     source = HERE / "callgrind_requests.c"
     subprocess.run([_compiler(), "-shared", "-fPIC", "-o", library, source], check=True)
@@ -236,20 +237,20 @@ def main() -> int:
     if not (arguments.update or BUDGETS.exists()):
         parser.error(f"there is no {BUDGETS}: make it with --update")
     budgets = read() if BUDGETS.exists() else {}
-    counts = counted(arguments.paths or list(PATHS))
+    counts = count_instructions(arguments.paths or list(PATHS))
     for name, count in counts.items():
-        before = budgets.get(name)
-        change = f"{count / before.instructions - 1:+.1%}" if before else "new"
+        budget = budgets.get(name)
+        change = f"{count / budget.instructions - 1:+.1%}" if budget else "new"
         print(f"{name:24} {count:12,} {change:>8}")
     if arguments.update:
-        write(updated(counts, budgets, arguments.bought))
+        write(update_budgets(counts, budgets, arguments.bought))
         return 0
-    expected, found = json.loads(BUDGETS.read_text())["counted_with"], versions()
+    budget_versions = json.loads(BUDGETS.read_text())["counted_with"]
     tolerance = TOLERANCE
-    if expected != found:
-        print(f"budgets were counted with {expected}, these with {found}")
+    if budget_versions != (here := versions()):
+        print(f"budgets were counted with {budget_versions}, these with {here}")
         tolerance = TOLERANCE_ELSEWHERE
-    lines = excess(counts, budgets, tolerance)
+    lines = over_budget(counts, budgets, tolerance)
     for line in lines:
         print(line, file=sys.stderr)
     return bool(lines)

@@ -22,12 +22,12 @@ Build = Callable[[Any], Any]
 
 def digest(batches: Any, count: int = CHECKED_BATCHES) -> str:
     """Returns a digest of the bytes, dtypes and shapes of the first batches."""
-    found = 0
+    checksum = 0
     for batch in itertools.islice(batches, count):
         for array in leaves(batch):
-            found = zlib.crc32(f"{array.dtype.str} {array.shape}".encode(), found)
-            found = zlib.crc32(array.tobytes(), found)
-    return f"{found:x}"
+            shape = f"{array.dtype.str} {array.shape}".encode()
+            checksum = zlib.crc32(array.tobytes(), zlib.crc32(shape, checksum))
+    return f"{checksum:x}"
 
 
 def _endless(build: Build, library: Any) -> Generator[Any, None, None]:
@@ -49,7 +49,7 @@ def _measure(
     return Measurement(seconds / BATCH * 1e9, answers)
 
 
-def ask(
+def make_question(
     name: str, text: str, builds: dict[str, Build], targets: tuple[AtLeast, ...]
 ) -> Question:
     """Returns a question for the time per element, in batches of 256.

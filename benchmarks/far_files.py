@@ -27,28 +27,29 @@ def records() -> Iterator[bytes]:
 
 def folder() -> pathlib.Path:
     """Returns the folder with the file and the shards, and makes it if needed."""
-    made = record_files.FOLDER / "far"
-    if not made.exists():
-        half = pathlib.Path(f"{made}.{os.getpid()}")
-        half.mkdir(parents=True)
-        _write(half)
-        half.rename(made)
-    for path in made.iterdir():
+    target = record_files.FOLDER / "far"
+    if not target.exists():
+        unfinished = pathlib.Path(f"{target}.{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        _write(unfinished)
+        unfinished.rename(target)
+    for path in target.iterdir():  # Read into the page cache.
         path.read_bytes()
-    return made
+    return target
 
 
-def _write(half: pathlib.Path) -> None:
+def _write(target: pathlib.Path) -> None:
     from array_record.python.array_record_module import ArrayRecordWriter
 
-    path = str(half / "records.array_record")
+    path = str(target / "records.array_record")
     writer = ArrayRecordWriter(path, "group_size:1,uncompressed")
-    every = records()
+    all_records = records()
     for number in range(SHARDS):
-        with tarfile.open(half / f"shard-{number}.tar", "w") as shard:
-            for at, record in enumerate(itertools.islice(every, RECORDS // SHARDS)):
+        with tarfile.open(target / f"shard-{number}.tar", "w") as shard:
+            shard_records = itertools.islice(all_records, RECORDS // SHARDS)
+            for position, record in enumerate(shard_records):
                 writer.write(record)
-                info = tarfile.TarInfo(f"{number}-{at:06d}.bin")
+                info = tarfile.TarInfo(f"{number}-{position:06d}.bin")
                 info.size = len(record)
                 shard.addfile(info, io.BytesIO(record))
     writer.close()

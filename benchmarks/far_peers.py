@@ -65,21 +65,25 @@ def gristmill(
 def bare(url: str, in_flight: int) -> Iterator[Any]:
     """Requests by aiohttp, with `in_flight` at the same time and without decoding."""
     extents = [(i * RECORD_BYTES, RECORD_BYTES) for i in range(RECORDS)]
-    came: queue.Queue[bytes] = queue.Queue(8 * BATCH)
+    received: queue.Queue[bytes] = queue.Queue(8 * BATCH)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(
         target=loop.run_until_complete,
-        args=(_ask(f"{url}/records.array_record", extents, in_flight, came),),
+        args=(_request(f"{url}/records.array_record", extents, in_flight, received),),
         daemon=True,
     )
     thread.start()
     while True:
-        yield [came.get() for _ in range(BATCH)]
+        yield [received.get() for _ in range(BATCH)]
 
 
-async def _ask(
-    url: str, extents: list[tuple[int, int]], in_flight: int, came: "queue.Queue[bytes]"
+async def _request(
+    url: str,
+    extents: list[tuple[int, int]],
+    in_flight: int,
+    received: "queue.Queue[bytes]",
 ) -> None:
+    """Requests shuffled records without end; `extents` are pairs of offset and size."""
     import aiohttp
 
     rng = np.random.default_rng(SEED)
@@ -89,14 +93,14 @@ async def _ask(
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
 
-        async def one_after_the_other() -> None:
+        async def request_one_by_one() -> None:
             while True:
                 begin, size = extents[next(order)]
                 headers = {"Range": f"bytes={begin}-{begin + size - 1}"}
                 async with session.get(url, headers=headers) as answer:
-                    came.put(await answer.read())
+                    received.put(await answer.read())
 
-        await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
+        await asyncio.gather(*(request_one_by_one() for _ in range(in_flight)))
 
 
 def webdataset(url: str, workers: int = 0) -> Iterator[Any]:

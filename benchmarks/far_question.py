@@ -18,7 +18,7 @@ WARM = 40
 SECONDS = 4
 
 
-def _measured(batches: Iterator[Any], settings: Settings, warm: int) -> Measurement:
+def _measure(batches: Iterator[Any], settings: Settings, warm: int) -> Measurement:
     seconds = seconds_per_batch(batches, SECONDS * settings.seconds, warm=warm)
     return Measurement(seconds / far_files.BATCH * 1e6)
 
@@ -26,12 +26,12 @@ def _measured(batches: Iterator[Any], settings: Settings, warm: int) -> Measurem
 def far(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
     """Returns us of wall time per record, for batches that `load` reads by URL."""
     with far_server.running(far_files.folder()) as url:
-        return _measured(load(url), settings, WARM)
+        return _measure(load(url), settings, WARM)
 
 
 def local(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
     """Measures like `far`, from the folder itself."""
-    return _measured(load(str(far_files.folder())), settings, WARM)
+    return _measure(load(str(far_files.folder())), settings, WARM)
 
 
 def again(settings: Settings) -> Measurement:
@@ -42,4 +42,4 @@ def again(settings: Settings) -> Measurement:
         for _ in far_peers.gristmill(url, cache_dir=cache, epochs=1):
             pass
         batches = far_peers.gristmill(url, cache_dir=cache)
-        return _measured(batches, settings, WARM)
+        return _measure(batches, settings, WARM)

@@ -20,11 +20,11 @@ PIECE = 1 << 20
 
 
 class Connection(asyncio.Protocol):
-    """A client that sends one request after the other."""
+    """The connection of a client."""
 
     def __init__(self, files: dict[bytes, mmap.mmap]) -> None:
         self._files = files
-        self._asked = b""
+        self._received = b""
         self._may_write = asyncio.Event()
         self._may_write.set()
 
@@ -39,9 +39,9 @@ class Connection(asyncio.Protocol):
         self._may_write.set()
 
     def data_received(self, data: bytes) -> None:
-        self._asked += data
-        while b"\r\n\r\n" in self._asked:
-            head, _, self._asked = self._asked.partition(b"\r\n\r\n")
+        self._received += data
+        while b"\r\n\r\n" in self._received:
+            head, _, self._received = self._received.partition(b"\r\n\r\n")
             self._loop.call_later(LATENCY_S, self._answer, head)
 
     def _answer(self, head: bytes) -> None:
@@ -53,10 +53,11 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
             return
         first, last, status = 0, len(file) - 1, b"200 OK"
-        at = head.lower().find(b"range: bytes=")
-        if at >= 0:
-            found = head[at + 13 :].partition(b"\r\n")[0]
-            begin, _, end = found.partition(b"-")
+        marker = b"range: bytes="
+        position = head.lower().find(marker)
+        if position >= 0:
+            value = head[position + len(marker) :].partition(b"\r\n")[0]
+            begin, _, end = value.partition(b"-")
             first, last = int(begin), min(int(end or last), last)
             status = b"206 Partial Content"
         size = last + 1 - first
@@ -73,14 +74,15 @@ class Connection(asyncio.Protocol):
             self._sending = self._loop.create_task(self._send(file, first, last + 1))
 
     async def _send(self, file: mmap.mmap, begin: int, end: int) -> None:
-        for at in range(begin, end, PIECE):
+        for offset in range(begin, end, PIECE):
             await self._may_write.wait()
             if self._transport.is_closing():
                 return
-            self._transport.write(memoryview(file)[at : min(at + PIECE, end)])
+            self._transport.write(memoryview(file)[offset : min(offset + PIECE, end)])
 
 
-def mapped(folder: pathlib.Path) -> dict[bytes, mmap.mmap]:
+def map_files(folder: pathlib.Path) -> dict[bytes, mmap.mmap]:
+    """Returns the contents of the files of a folder that are not empty, by name."""
     files = {}
     for path in folder.iterdir():
         with open(path, "rb") as file:
@@ -93,7 +95,7 @@ def mapped(folder: pathlib.Path) -> dict[bytes, mmap.mmap]:
 
 
 async def serve(folder: pathlib.Path) -> None:
-    files = mapped(folder)
+    files = map_files(folder)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(files), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)

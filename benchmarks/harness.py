@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from workloads import Answer, Workload, answer
 
@@ -53,7 +53,7 @@ class Measurement:
     series: list[tuple[float, float]] = dataclasses.field(default_factory=list)
 
 
-def shown(ratio: float) -> str:
+def format_figure(ratio: float) -> str:
     """Returns a figure with three digits, never as a power of ten."""
     return f"{ratio:,.0f}" if abs(ratio) >= 100 else f"{ratio:.3g}"
 
@@ -70,12 +70,12 @@ class AtLeast:
         faster = " or ".join(self.peers)
         return f"{self.ours} >= {self.times:g}x as fast as {faster}"
 
-    def found(self, values: dict[str, float]) -> float:
+    def figure_of(self, values: dict[str, float]) -> float:
         """Returns the ratio; raises KeyError when a median is missing."""
         return min(values[peer] for peer in self.peers) / values[self.ours]
 
-    def passes(self, found: float) -> bool:
-        return found >= self.times
+    def passes(self, figure: float) -> bool:
+        return figure >= self.times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +90,30 @@ class AtMost:
         times = f"x {self.than}" if self.than else ""
         return f"{self.ours} <= {self.limit:g}{times}"
 
-    def found(self, values: dict[str, float]) -> float:
+    def figure_of(self, values: dict[str, float]) -> float:
         """Returns the value or ratio; raises KeyError when a median is missing."""
         return values[self.ours] / (values[self.than] if self.than else 1.0)
 
-    def passes(self, found: float) -> bool:
-        return found <= self.limit
+    def passes(self, figure: float) -> bool:
+        return figure <= self.limit
+
+
+class Verdict(NamedTuple):
+    """A row of the table of targets.
+
+    Attributes:
+        target: The target in words.
+        figure: The measured value or ratio; "-" if a median is missing.
+        text: "pass", "FAIL", or the contestant that was not measured.
+    """
+
+    target: str
+    figure: str
+    text: str
+
+    @property
+    def is_pass(self) -> bool:
+        return self.text == "pass"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +143,16 @@ def seconds_per_batch(
     at_least: int = 8,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Returns the mean ``clock`` seconds of one batch in steady state."""
+    """Returns the mean ``clock`` seconds of one batch in steady state.
+
+    Args:
+        batches: Yields batches without end.
+        seconds: The least wall time to measure.
+        use: Called with each batch, like a consumer.
+        warm: The number of batches before the measurement.
+        at_least: The least number of batches to measure.
+        clock: Returns the time to measure, in seconds.
+    """
     for _ in range(warm):
         batch = next(batches)
         if use is not None:
@@ -157,10 +184,10 @@ def throughput(
     Returns the seconds per batch and the answers. ``in_order`` means that the
     contestant promises Grain's order, so its answer includes the order.
     """
-    found: Answer = answer(load(work.once(checked_source)))
-    answers = {"records": found.records}
+    digests: Answer = answer(load(work.once(checked_source)))
+    answers = {"records": digests.records}
     if in_order:
-        answers["stream"] = found.stream
+        answers["stream"] = digests.stream
     gc.collect()
     batches = load(work)
     try:
@@ -173,10 +200,11 @@ def throughput(
 
 def _environment(package: pathlib.Path | None) -> dict[str, str]:
     # Without byte code on disk, an import would measure Python's compiler.
-    found = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if package is not None:
-        found["PYTHONPATH"] = str(package)
-    return found
+        environment["PYTHONPATH"] = str(package)
+    return environment
 
 
 def measure(
@@ -221,8 +249,8 @@ def measure(
     for line in output.splitlines():
         if line.startswith("{"):
             return Measurement(**json.loads(line))
-    last = (errors.strip().splitlines() or ["no output"])[-1]
-    raise RuntimeError(f"exit code {child.returncode}: {last}")
+    last_line = (errors.strip().splitlines() or ["no output"])[-1]
+    raise RuntimeError(f"exit code {child.returncode}: {last_line}")
 
 
 @dataclasses.dataclass
@@ -251,23 +279,25 @@ class Outcome:
     def medians(self) -> dict[str, float]:
         return {name: statistics.median(v) for name, v in self.runs.items() if v}
 
-    def verdicts(self) -> list[tuple[str, str, str]]:
-        """Returns (target, found, verdict) for each target."""
-        rows = []
+    def verdicts(self) -> list[Verdict]:
+        """Returns the verdict on each target."""
+        verdicts = []
         for target in self.question.targets:
             is_ratio = isinstance(target, AtLeast) or target.than
             text = f"{target}" if is_ratio else f"{target} {self.question.unit}"
             try:
-                found = target.found(self.medians)
+                figure = target.figure_of(self.medians)
             except KeyError as missing:
-                rows.append((text, "-", f"not measured: {missing.args[0]}"))
+                reason = f"not measured: {missing.args[0]}"
+                verdicts.append(Verdict(text, "-", reason))
                 continue
-            passed = target.passes(found) and not self.disagreements
-            rows.append((text, shown(found), "pass" if passed else "FAIL"))
-        return rows
+            passed = target.passes(figure) and not self.disagreements
+            verdict = "pass" if passed else "FAIL"
+            verdicts.append(Verdict(text, format_figure(figure), verdict))
+        return verdicts
 
 
-def ask(
+def measure_contestants(
     question: Question, settings: Settings, repeats: int, skip: str | None = None
 ) -> Outcome:
     """Measures the contestants ``repeats`` times, in turn, and compares answers.
@@ -276,7 +306,8 @@ def ask(
     """
     names = [n for n in question.contestants if not skip or not n.startswith(skip)]
     outcome = Outcome(question, {name: [] for name in names})
-    agreed: dict[str, tuple[str, str]] = {}
+    # For each check, the first contestant that made it, and its digest.
+    first_answers: dict[str, tuple[str, str]] = {}
     for _ in range(repeats):
         for name in names:
             if name in outcome.failures:
@@ -287,7 +318,7 @@ def ask(
                 outcome.failures[name] = str(error)
                 continue
             for check, digest in result.answers.items():
-                first, expected = agreed.setdefault(check, (name, digest))
+                first, expected = first_answers.setdefault(check, (name, digest))
                 if digest != expected:
                     outcome.disagreements.append(
                         f"{check}: {name} got {digest}, {first} got {expected}"
@@ -305,8 +336,8 @@ def table(outcome: Outcome) -> str:
     lines += [f"| contestant | {question.unit} (median) | all runs |", "|---|---|---|"]
     for name, values in outcome.runs.items():
         if values:
-            every = " ".join(f"{value:.4g}" for value in values)
-            lines.append(f"| {name} | {outcome.medians[name]:.4g} | {every} |")
+            all_runs = " ".join(f"{value:.4g}" for value in values)
+            lines.append(f"| {name} | {outcome.medians[name]:.4g} | {all_runs} |")
         else:
             lines.append(f"| {name} | - | {outcome.failures.get(name, '-')} |")
     lines += ["", "| target | found | verdict |", "|---|---|---|"]
@@ -325,7 +356,7 @@ def main(question: Question) -> None:
     options = parser.parse_args()
     settings = Settings(options.quick, options.records)
     if options.contestant is None:
-        print(table(ask(question, settings, options.repeats)))
+        print(table(measure_contestants(question, settings, options.repeats)))
         return
     result = question.contestants[options.contestant](settings)
     print(json.dumps(dataclasses.asdict(result)), flush=True)

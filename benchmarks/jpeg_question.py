@@ -2,7 +2,7 @@
 
 The files are in the temporary folder: 512 files of 500 x 375 pixels in 4 class folders,
 cut out of the two photographs of scikit-learn. Each picture is cropped at a random
-size, resized to 224 x 224 and flipped half the time, as for training ImageNet's
+size, resized to 224 x 224 and flipped unfinished the time, as for training ImageNet's
 networks.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from harness import Measurement, Settings, seconds_per_batch
-from record_files import FOLDER, kept
+from record_files import FOLDER, cached_file
 from workloads import SEED, one_byte_a_page
 
 FILES = 512
@@ -37,18 +37,18 @@ Batches = Iterator[Any]
 
 def folder() -> str:
     """Returns the folder of the pictures, written when first needed."""
-    made = FOLDER / f"jpeg-{FILES}-{WIDTH}x{HEIGHT}-{QUALITY}"
-    if not made.exists():
-        half = pathlib.Path(f"{made}.{os.getpid()}")
-        _write(half)
+    target = FOLDER / f"jpeg-{FILES}-{WIDTH}x{HEIGHT}-{QUALITY}"
+    if not target.exists():
+        unfinished = pathlib.Path(f"{target}.{os.getpid()}")
+        _write(unfinished)
         try:
-            os.replace(half, made)
+            os.replace(unfinished, target)
         except OSError:  # Another process was faster.
-            shutil.rmtree(half)
-    return str(made)
+            shutil.rmtree(unfinished)
+    return str(target)
 
 
-def _write(to: pathlib.Path) -> None:
+def _write(target: pathlib.Path) -> None:
     from PIL import Image
     from sklearn.datasets import load_sample_images
 
@@ -60,15 +60,15 @@ def _write(to: pathlib.Path) -> None:
         top = rng.integers(rows - HEIGHT + 1)
         left = rng.integers(columns - WIDTH + 1)
         pixels = photograph[top : top + HEIGHT, left : left + WIDTH]
-        path = to / str(number % CLASSES) / f"{number:03d}.jpg"
+        path = target / str(number % CLASSES) / f"{number:03d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path, quality=QUALITY)
 
 
 def files() -> list[tuple[str, int]]:
     """Returns the path and class of each picture."""
-    found = sorted(pathlib.Path(folder()).glob("*/*.jpg"))
-    return [(str(path), int(path.parent.name)) for path in found]
+    paths = sorted(pathlib.Path(folder()).glob("*/*.jpg"))
+    return [(str(path), int(path.parent.name)) for path in paths]
 
 
 class Files:
@@ -95,7 +95,7 @@ def bare(normalized: bool, settings: Settings) -> Measurement:
         command = [compiler, "-O3", str(source), "-ljpeg", "-lm", "-o", path]
         subprocess.run(command, check=True)
 
-    program = kept(f"bare-jpeg-{zlib.crc32(source.read_bytes()):x}", build)
+    program = cached_file(f"bare-jpeg-{zlib.crc32(source.read_bytes()):x}", build)
     command = [program, str(WORKERS), str(3 * settings.seconds), str(int(normalized))]
     paths = "\n".join(path for path, _ in files())
     done = subprocess.run(command, input=paths, stdout=subprocess.PIPE, text=True)
@@ -105,9 +105,9 @@ def bare(normalized: bool, settings: Settings) -> Measurement:
 
 def tree_seconds() -> float:
     """Returns the processor time of this process and its descendants, in seconds."""
-    here = psutil.Process()
+    root = psutil.Process()
     total = 0.0
-    for process in (here, *here.children(recursive=True)):
+    for process in (root, *root.children(recursive=True)):
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:

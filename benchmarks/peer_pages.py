@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from harness import OURS, AtLeast, Outcome, shown
+from harness import OURS, AtLeast, Outcome, format_figure
 
 # Name of each loader to the prefixes of its contestants' names.
 LOADERS = {
@@ -69,7 +69,7 @@ class Row:
         return f"{self.label} ({self.question})"
 
 
-FRONT = (
+COMPARISONS = (
     Row("objects in memory", "getitem"),
     Row("a Python map, 2 workers", "map_workers"),
     Row("19 MB of images a batch, 2 workers", "images"),
@@ -89,8 +89,8 @@ FRONT = (
 )
 
 
-# The rows that the README shows.
-SHOWN_FIRST = ("map_workers", "records_tokens", "torch_images", "first_batch")
+# The questions whose rows the README shows.
+README_QUESTIONS = ("map_workers", "records_tokens", "torch_images", "first_batch")
 
 
 def front_table(
@@ -106,15 +106,15 @@ def front_table(
         "| | Gristmill | time of others, relative to Gristmill |",
         "| --- | --- | --- |",
     ]
-    for row in FRONT:
+    for row in COMPARISONS:
         if questions is not None and row.question not in questions:
             continue
         if row.question not in outcomes:
             continue
         outcome = outcomes[row.question]
-        ours = f"{shown(outcome.medians[row.ours])} {outcome.question.unit}"
+        ours = f"{format_figure(outcome.medians[row.ours])} {outcome.question.unit}"
         ratios = row.ratios(outcome)
-        others = ", ".join(f"{name} {shown(ratios[name])}x" for name in ratios)
+        others = ", ".join(f"{name} {format_figure(ratios[name])}x" for name in ratios)
         lines.append(f"| {row.label} | {ours} | {others} |")
     return "\n".join(lines) + "\n"
 
@@ -130,13 +130,13 @@ def _by_targets(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
 
 def _by_names(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
     """Returns the same by suffix: "gristmill 2w" meets all names that end in " 2w"."""
-    found: dict[str, list[str]] = {}
-    ends = [name for name in outcome.medians if name.startswith(OURS)]
+    pairs: dict[str, list[str]] = {}
+    all_ours = [name for name in outcome.medians if name.startswith(OURS)]
     for name in outcome.medians:
-        fitting = [ours for ours in ends if name.endswith(ours.removeprefix(OURS))]
+        fitting = [ours for ours in all_ours if name.endswith(ours.removeprefix(OURS))]
         if loader_of(name) in PAGES[page] and fitting:
-            found.setdefault(max(fitting, key=len), []).append(name)
-    return list(found.items())
+            pairs.setdefault(max(fitting, key=len), []).append(name)
+    return list(pairs.items())
 
 
 def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ...]]:
@@ -150,16 +150,17 @@ def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ..
         medians = outcome.medians
         if outcome.question.unit.startswith("%"):  # Gristmill alone
             continue
-        least: dict[str, float] = {}
+        # The time of the fastest peer so far, by our contestant.
+        fastest: dict[str, float] = {}
         for ours, peers in _by_targets(page, outcome) + _by_names(page, outcome):
             measured = [name for name in peers if name in medians]
             if not measured or medians.get(ours, 0.0) <= 0.0:
                 continue
             best = min(measured, key=medians.__getitem__)
-            if ours not in least or medians[best] < least[ours]:
-                least[ours] = medians[best]
-                found = shown(medians[best] / medians[ours])
-                rows.append((outcome.question.text, ours, best, found))
+            if ours not in fastest or medians[best] < fastest[ours]:
+                fastest[ours] = medians[best]
+                ratio = format_figure(medians[best] / medians[ours])
+                rows.append((outcome.question.text, ours, best, ratio))
     return rows
 
 

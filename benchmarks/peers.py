@@ -123,7 +123,7 @@ def torch(work: Workload, context: str | None = None) -> Iterator[Any]:
     )
 
 
-class _Gathered:
+class _WholeBatches:
     """A torch dataset of whole batches: NumPy's fancy indexing does the work."""
 
     def __init__(self, table: np.ndarray) -> None:
@@ -140,7 +140,7 @@ def torch_gathered(work: Workload) -> Iterator[Any]:
     """PyTorch as experts use it for one array: a BatchSampler as the sampler."""
     from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-    source = _Gathered(work.source)
+    source = _WholeBatches(work.source)
     passes = work.epochs or ENDLESS_EPOCHS
     sampler = RandomSampler(source, num_samples=len(source) * passes)
     batches = BatchSampler(sampler, work.batch_size, drop_last=False)
@@ -190,7 +190,7 @@ def spdl(work: Workload) -> Iterator[Any]:
         yield from pipeline.get_iterator(timeout=60)
 
 
-def everybody(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+def loader_contestants(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """Returns all loaders as contestants.
 
     `measure` is called with a loader, whether it keeps the sampler's order, and the
@@ -203,15 +203,21 @@ def everybody(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
         "torch": (torch, False),
         "spdl": (spdl, False),
     }
-    return {name: functools.partial(measure, *how) for name, how in loaders.items()}
+    return {
+        name: functools.partial(measure, load, in_order)
+        for name, (load, in_order) in loaders.items()
+    }
 
 
-def _timed(barrier: Any, times: Any, unit: Callable[[int], None], share: int) -> None:
+def _time_unit(
+    barrier: Any, times: Any, unit: Callable[[int], None], count: int
+) -> None:
+    """Puts the start and the end of `count` calls into the queue `times`."""
     for number in range(2):  # Touch the reused memory.
         unit(number)
     barrier.wait()
     start = time.perf_counter()
-    for number in range(share):
+    for number in range(count):
         unit(number)
     times.put((start, time.perf_counter()))
 
@@ -224,7 +230,7 @@ def seconds_in_processes(units: list[Callable[[int], None]], count: int) -> floa
     context = multiprocessing.get_context("fork")
     barrier, times = context.Barrier(len(units)), context.Queue()
     processes = [
-        context.Process(target=_timed, args=(barrier, times, unit, count))
+        context.Process(target=_time_unit, args=(barrier, times, unit, count))
         for unit in units
     ]
     for process in processes:

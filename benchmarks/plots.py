@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import peer_pages
-from harness import Outcome, shown
+from harness import Outcome, format_figure
 
 FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "plots"
 WIDTH, HEIGHT = 7.2, 3.6
@@ -26,7 +26,7 @@ COLORS = {
     "torch": "#7048e8",
     "SPDL": "#2b8a3e",
 }
-IN_THE_DARK = {
+DARK_COLORS = {
     PAPER: "#161b22",
     INK: "#e6edf3",
     GRID: "#30363d",
@@ -52,7 +52,7 @@ def against_peers(outcomes: dict[str, Outcome]) -> list[list[Any]]:
     """Returns the label and the ratio of each peer, for each row of README's table."""
     return [
         [row.label, row.ratios(outcomes[row.question])]
-        for row in peer_pages.FRONT
+        for row in peer_pages.COMPARISONS
         if row.question in outcomes
     ]
 
@@ -65,7 +65,9 @@ def _draw_peers(rows: list[list[Any]], axes: Any) -> None:
             color = COLORS.get(peer, OTHER)
             axes.barh(place, ratio - 1, left=1, height=0.8, color=color)
             side = {"ha": "left", "x": max(ratio, 1) * 1.06}
-            axes.text(y=place, s=f"{shown(ratio)}x  {peer}", va="center", **side)
+            axes.text(
+                y=place, s=f"{format_figure(ratio)}x  {peer}", va="center", **side
+            )
             place += 1
         places.append((first + place - 1) / 2)
         labels.append(label)
@@ -85,13 +87,13 @@ def _draw_peers(rows: list[list[Any]], axes: Any) -> None:
 
 def over_time(outcomes: dict[str, Outcome]) -> Lines:
     """Returns the number of batches over the seconds, for each loader."""
-    found = outcomes["over_time"].series
+    series = outcomes["over_time"].series
     # Grain's faster setting.
     names = {"grain (0, 0)": "Grain", "torch": "torch", "spdl": "SPDL"}
     return {
-        label: found[name]
+        label: series[name]
         for name, label in {"gristmill": "Gristmill", **names}.items()
-        if name in found
+        if name in series
     }
 
 
@@ -227,9 +229,9 @@ def svg(name: str, outcomes: dict[str, Outcome]) -> str:
 def _with_dark_colors(text: str) -> str:
     """Adds rules that replace the light colors if a browser prefers dark ones."""
     rules = [
-        f'[style*="{what}: {light}"] {{ {what}: {dark} !important }}'
-        for light, dark in IN_THE_DARK.items()
-        for what in ("fill", "stroke")
+        f'[style*="{attribute}: {light}"] {{ {attribute}: {dark} !important }}'
+        for light, dark in DARK_COLORS.items()
+        for attribute in ("fill", "stroke")
     ]
     lines = ["@media (prefers-color-scheme: dark) {", *rules, "}</style>"]
     return re.sub("</style>", lambda _: "\n".join(lines), text, count=1)

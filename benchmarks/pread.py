@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from record_files import FOLDER, kept
+from record_files import FOLDER, cached_file
 
 SOURCE = """
 #include <stdint.h>
@@ -36,28 +36,28 @@ def reader_of(path: str, records: int, size: int) -> Callable[[np.ndarray], np.n
             headers, which are read in place of as many bytes.
     """
     FOLDER.mkdir(exist_ok=True)
-    preads = ctypes.CDLL(kept("preads.so", _build)).preads
+    preads = ctypes.CDLL(cached_file("preads.so", _build)).preads
     from gristmill import _core
 
     file = _core.RecordFile(path)
     # The record follows the headers of its chunk.
     begins = np.array([file.chunk(i)[1] - size for i in range(records)])
     fd = os.open(path, os.O_RDONLY)
-    kept_rows = np.empty((0, size), np.uint8)
+    buffer = np.empty((0, size), np.uint8)
 
     def read(keys: np.ndarray) -> np.ndarray:
-        nonlocal kept_rows
-        if len(kept_rows) < len(keys):
-            kept_rows = np.ones((len(keys), size), np.uint8)
-        at = begins[keys]
+        nonlocal buffer
+        if len(buffer) < len(keys):
+            buffer = np.ones((len(keys), size), np.uint8)
+        offsets = begins[keys]
         if preads(
             fd,
-            at.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int64(len(at)),
-            kept_rows.ctypes.data_as(ctypes.c_void_p),
+            offsets.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_int64(len(offsets)),
+            buffer.ctypes.data_as(ctypes.c_void_p),
             ctypes.c_int64(size),
         ):
             raise OSError("a read was short")
-        return kept_rows[: len(keys)]
+        return buffer[: len(keys)]
 
     return read

@@ -30,10 +30,10 @@ def ray_data(work: Workload, *, preserve_order: bool = False) -> Iterator[Any]:
     context.enable_progress_bars = False
     step = work.step
 
-    def row(given: dict[str, Any]) -> dict[str, Any]:
-        return {"x": step(given["id"])}
+    def map_row(row: dict[str, Any]) -> dict[str, Any]:
+        return {"x": step(row["id"])}
 
-    data = ray.data.range(len(work.source)).map(row)
+    data = ray.data.range(len(work.source)).map(map_row)
     epochs = 0
     while work.epochs is None or epochs < work.epochs:
         yield from data.iter_batches(batch_size=work.batch_size, prefetch_batches=4)
@@ -47,13 +47,14 @@ def tf_data_service(work: Workload) -> Iterator[Any]:
     dispatcher, _ = _service()
     shape, kind = work.step(0).shape, work.step(0).dtype
 
-    def row(number: Any) -> Any:
-        made = tf.numpy_function(work.step, [number], kind)
-        made.set_shape(shape)
-        return {"x": made}
+    def map_number(number: Any) -> Any:
+        record = tf.numpy_function(work.step, [number], kind)
+        record.set_shape(shape)
+        return {"x": record}
 
-    data = tf.data.Dataset.range(len(work.source)).map(row).batch(work.batch_size)
-    data = _distributed(data, dispatcher.target)
+    data = tf.data.Dataset.range(len(work.source)).map(map_number)
+    data = data.batch(work.batch_size)
+    data = _distribute(data, dispatcher.target)
     epochs = 0
     while work.epochs is None or epochs < work.epochs:
         yield from data.as_numpy_iterator()
@@ -68,12 +69,12 @@ def _service() -> tuple[Any, list[Any]]:
     service = tf.data.experimental.service
     dispatcher = service.DispatchServer()
     config = service.WorkerConfig(_address(dispatcher))
-    atexit.register(_leave)
+    atexit.register(_exit_at_once)
     return dispatcher, [service.WorkerServer(config) for _ in range(WORKERS)]
 
 
-def _leave() -> None:
-    """Exit at once, because stopping workers with the interpreter would hang."""
+def _exit_at_once() -> None:
+    """End the process, because stopping workers with the interpreter would hang."""
     sys.stdout.flush()
     os._exit(0)
 
@@ -107,7 +108,7 @@ def tf_pictures() -> Iterator[np.ndarray]:
     paths = tf.data.Dataset.from_tensor_slices([path for path, _ in files()])
     data = paths.repeat().map(picture).batch(PICTURES)
     try:
-        yield from _distributed(data, dispatcher.target).as_numpy_iterator()
+        yield from _distribute(data, dispatcher.target).as_numpy_iterator()
     finally:
         worker.communicate()
 
@@ -120,13 +121,13 @@ def ray_pictures() -> Iterator[np.ndarray]:
     ray.data.DataContext.get_current().enable_progress_bars = False
     paths = [path for path, _ in files()]
 
-    def row(given: dict[str, Any]) -> dict[str, Any]:
-        with PIL.Image.open(paths[given["id"] % len(paths)]) as image:
+    def map_row(row: dict[str, Any]) -> dict[str, Any]:
+        with PIL.Image.open(paths[row["id"] % len(paths)]) as image:
             image = image.convert("RGB")
         resized = image.resize((SIDE, SIDE), PIL.Image.Resampling.BILINEAR)
         return {"x": np.asarray(resized)}
 
-    data = ray.data.range(1000 * len(paths)).map(row)
+    data = ray.data.range(1000 * len(paths)).map(map_row)
     for batch in data.iter_batches(batch_size=PICTURES, prefetch_batches=4):
         yield batch["x"]
 
@@ -135,7 +136,8 @@ def _address(dispatcher: Any) -> str:
     return dispatcher.target.split("://")[1]
 
 
-def _distributed(data: Any, target: str) -> Any:
+def _distribute(data: Any, target: str) -> Any:
+    """Returns the dataset as the service at `target` computes it."""
     import tensorflow as tf
 
     service = tf.data.experimental.service

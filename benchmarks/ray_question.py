@@ -33,6 +33,8 @@ STREAMS = 2
 def cluster(nodes: int = ACTORS) -> Iterator[Any]:
     """Start the cluster and connect to it; end both afterwards.
 
+    Yields the cluster and the list of its nodes.
+
     Args:
         nodes: Number of nodes of one CPU, without the head.
     """
@@ -44,20 +46,20 @@ def cluster(nodes: int = ACTORS) -> Iterator[Any]:
         "node_ip_address": "127.0.0.1",
         "include_dashboard": False,
     }
-    made = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
+    running = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
     try:
-        added = [made.add_node(**node, num_cpus=1) for _ in range(nodes)]
+        added = [running.add_node(**node, num_cpus=1) for _ in range(nodes)]
         path = {"env_vars": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
         ray.init(
-            made.address,
+            running.address,
             _node_ip_address="127.0.0.1",
             log_to_driver=False,
             runtime_env=path,
         )
-        yield made, added
+        yield running, added
     finally:
         ray.shutdown()
-        made.shutdown()
+        running.shutdown()
 
 
 @functools.cache
@@ -114,14 +116,14 @@ def measure(
     Takes ten times as long as other questions, because an object store may contain a
     second's worth of batches.
     """
-    with place(load):
+    with cluster_for(load):
         answers = {"records": answer(load(work.once(checked))).records}
         gc.collect()
         seconds = seconds_per_batch(load(work), 10 * settings.seconds, warm=32)
     return Measurement(seconds * 1e3, answers)
 
 
-def place(load: Callable[..., Any]) -> contextlib.AbstractContextManager[Any]:
+def cluster_for(load: Callable[..., Any]) -> contextlib.AbstractContextManager[Any]:
     """Return a cluster, if `load` needs one."""
-    alone = ray_peers.tf_data_service, ray_peers.tf_pictures
-    return contextlib.nullcontext() if load in alone else cluster()
+    without_cluster = ray_peers.tf_data_service, ray_peers.tf_pictures
+    return contextlib.nullcontext() if load in without_cluster else cluster()

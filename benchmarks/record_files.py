@@ -38,14 +38,17 @@ def pictures(count: int) -> Iterator[bytes]:
         yield rng.bytes(100_000)
 
 
-def kept(name: str, write: Callable[[str], None]) -> str:
-    """Returns the path of a file of this name, made by ``write`` if needed."""
+def cached_file(name: str, write: Callable[[str], None]) -> str:
+    """Returns the path of a file of this name, made by ``write`` if needed.
+
+    Reads the file, so that it is in the page cache.
+    """
     path = FOLDER / name
     if not path.exists():
         FOLDER.mkdir(exist_ok=True)
-        half = f"{path}.{os.getpid()}"
-        write(half)
-        os.replace(half, path)
+        unfinished = f"{path}.{os.getpid()}"
+        write(unfinished)
+        os.replace(unfinished, path)
     with open(path, "rb", buffering=0) as file:
         while file.read(1 << 24):
             pass
@@ -64,7 +67,7 @@ def array_record(
             writer.write(record)
         writer.close()
 
-    return kept(f"{name}.array_record", write)
+    return cached_file(f"{name}.array_record", write)
 
 
 def tf_record(name: str, records: Callable[[], Iterator[bytes]]) -> str:
@@ -82,4 +85,4 @@ def tf_record(name: str, records: Callable[[], Iterator[bytes]]) -> str:
                 length = len(record).to_bytes(8, "little")
                 file.write(length + checksum(length) + record + checksum(record))
 
-    return kept(f"{name}.tfrecord", write)
+    return cached_file(f"{name}.tfrecord", write)

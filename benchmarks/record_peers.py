@@ -18,11 +18,12 @@ def parse(record: bytes) -> np.ndarray:
     return np.frombuffer(record, np.int32)
 
 
-def _of(work: Workload, source: Any) -> Workload:
+def _with_source(work: Workload, source: Any) -> Workload:
     return dataclasses.replace(work, source=source)
 
 
-def _wheel(path: str) -> Any:
+def _package_source(path: str) -> Any:
+    """Returns the data source of the array_record package."""
     from array_record.python.array_record_data_source import ArrayRecordDataSource
 
     return ArrayRecordDataSource(path)
@@ -30,25 +31,29 @@ def _wheel(path: str) -> Any:
 
 def gristmill(work: Workload) -> Iterator[Any]:
     source = peers.import_gristmill().ArrayRecordDataSource(work.source)
-    return peers.gristmill(_of(work, source))
+    return peers.gristmill(_with_source(work, source))
 
 
 def grain_default(work: Workload) -> Iterator[Any]:
     source = peers.import_grain().sources.ArrayRecordDataSource(work.source)
-    return peers.grain_default(_of(work, source))
+    return peers.grain_default(_with_source(work, source))
 
 
 def grain_no_threads(work: Workload) -> Iterator[Any]:
     source = peers.import_grain().sources.ArrayRecordDataSource(work.source)
-    return peers.grain_no_threads(_of(work, source))
+    return peers.grain_no_threads(_with_source(work, source))
 
 
 def torch_items(work: Workload) -> Iterator[Any]:
     """PyTorch over the array_record package's source, item by item."""
-    return peers.torch(_of(work, _Items(_wheel(work.source))), _context(work))
+    return peers.torch(
+        _with_source(work, _Items(_package_source(work.source))), _context(work)
+    )
 
 
 class _Items:
+    """Like the package's source, without ``__getitems__``."""
+
     def __init__(self, source: Any) -> None:
         self.source = source
 
@@ -72,7 +77,7 @@ class _Batches(_Items):
 
 def torch_batches(work: Workload) -> Iterator[Any]:
     """PyTorch over the array_record package's source, by ``__getitems__``."""
-    source = _Batches(_wheel(work.source), work.step)
+    source = _Batches(_package_source(work.source), work.step)
     return peers.torch(
         dataclasses.replace(work, source=source, step=None), _context(work)
     )

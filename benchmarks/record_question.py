@@ -40,7 +40,7 @@ def _measure(
     return Measurement(seconds / batch * 1e6, answers)
 
 
-def ask(
+def make_question(
     name: str,
     text: str,
     records: Callable[[int], Iterator[bytes]],

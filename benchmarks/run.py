@@ -16,17 +16,20 @@ import sys
 
 import pages
 import store
-from harness import OURS, Outcome, Settings, ask, table
+from harness import OURS, Outcome, Settings, measure_contestants, table
 from questions import QUESTIONS, question_of
 
 
 def last_line(outcomes: list[Outcome]) -> str:
     """Returns the number of targets, and the questions that miss one."""
-    verdicts = [(o.question.name, v[2]) for o in outcomes for v in o.verdicts()]
-    missed = list(dict.fromkeys(name for name, found in verdicts if found != "pass"))
-    count = sum(found != "pass" for _, found in verdicts)
-    where = f": {', '.join(missed)}" if missed else ""
-    return f"{len(verdicts)} targets, {count} missed{where}"
+    passes = [
+        (outcome.question.name, verdict.is_pass)
+        for outcome in outcomes
+        for verdict in outcome.verdicts()
+    ]
+    missed = [name for name, is_pass in passes if not is_pass]
+    questions = f": {', '.join(dict.fromkeys(missed))}" if missed else ""
+    return f"{len(passes)} targets, {len(missed)} missed{questions}"
 
 
 def unmeasured(outcomes: list[Outcome]) -> dict[str, str]:
@@ -40,10 +43,10 @@ def unmeasured(outcomes: list[Outcome]) -> dict[str, str]:
 
 def status(outcomes: list[Outcome], strict: bool) -> int:
     """Returns the exit status, to which failures of peers do not matter."""
-    ours = any(name.startswith(OURS) for o in outcomes for name in o.failures)
-    differ = any(outcome.disagreements for outcome in outcomes)
-    missed = any(v[2] != "pass" for o in outcomes for v in o.verdicts())
-    return 1 if ours or differ or (strict and missed) else 0
+    ours_failed = any(name.startswith(OURS) for o in outcomes for name in o.failures)
+    answers_differ = any(outcome.disagreements for outcome in outcomes)
+    missed = any(not v.is_pass for o in outcomes for v in o.verdicts())
+    return 1 if ours_failed or answers_differ or (strict and missed) else 0
 
 
 def main() -> int:
@@ -65,7 +68,9 @@ def main() -> int:
     outcomes = []
     for name in options.only:
         skip = "gristmill" if options.peers_only else None
-        outcome = ask(question_of(name), settings, options.repeats, skip)
+        outcome = measure_contestants(
+            question_of(name), settings, options.repeats, skip
+        )
         outcome.about = about
         outcomes.append(outcome)
         print(table(outcome), flush=True)

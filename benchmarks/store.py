@@ -73,11 +73,11 @@ def about_now(command: str) -> dict[str, str]:
 
 def load(path: pathlib.Path = PATH) -> dict[str, Outcome]:
     """Returns the outcomes by name, in the order of `QUESTIONS`."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
+    entries = json.loads(path.read_text()) if path.exists() else {}
     return {
-        name: Outcome(question=question_of(name), **kept[name])
+        name: Outcome(question=question_of(name), **entries[name])
         for name in QUESTIONS
-        if name in kept
+        if name in entries
     }
 
 
@@ -85,25 +85,25 @@ def merge(outcomes: Iterable[Outcome], path: pathlib.Path = PATH) -> None:
     """Puts outcomes into the file, replacing those of the same questions."""
     known = load(path) | {outcome.question.name: outcome for outcome in outcomes}
     entries = {name: _entry(known[name]) for name in QUESTIONS if name in known}
-    half = path.with_suffix(".half")
+    unfinished = path.with_suffix(".half")
     lines = [f'"{name}": {json.dumps(entry)}' for name, entry in entries.items()]
-    half.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    os.replace(half, path)
+    unfinished.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    os.replace(unfinished, path)
 
 
 def _entry(outcome: Outcome) -> dict[str, object]:
     return {
-        "runs": {name: list(map(_short, v)) for name, v in outcome.runs.items()},
+        "runs": {name: list(map(_round, v)) for name, v in outcome.runs.items()},
         "failures": outcome.failures,
         "disagreements": outcome.disagreements,
         "series": {
-            name: [(_short(x), _short(y)) for x, y in points]
+            name: [(_round(x), _round(y)) for x, y in points]
             for name, points in outcome.series.items()
         },
         "about": outcome.about,
     }
 
 
-def _short(value: float) -> float:
+def _round(value: float) -> float:
     """Returns a figure with five significant digits."""
     return float(f"{value:.5g}")

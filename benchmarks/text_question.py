@@ -1,4 +1,4 @@
-"""Text for benchmarks: documents and tokenizers, made once and stored.
+"""Text for benchmarks: documents and tokenizers, data once and stored.
 
 They are in the temporary folder. The pipeline is that of the text example, through
 Gristmill and Grain; for other pipelines see `bench_text_pack`.
@@ -31,17 +31,17 @@ def text(vocabulary: int = text_pipeline.VOCABULARY) -> text_pipeline.Text:
     """Returns the example's data, written by the first process that needs it."""
     folder = FOLDER / f"text-{DOCUMENTS}-{vocabulary}"
     if not folder.exists():
-        half = pathlib.Path(f"{folder}.{os.getpid()}")
-        text_pipeline.write_text(half, DOCUMENTS, vocabulary)
+        unfinished = pathlib.Path(f"{folder}.{os.getpid()}")
+        text_pipeline.write_text(unfinished, DOCUMENTS, vocabulary)
         try:
-            os.replace(half, folder)
+            os.replace(unfinished, folder)
         except OSError:  # Another process was faster.
-            shutil.rmtree(half)
+            shutil.rmtree(unfinished)
     return text_pipeline.Text(
         str(folder / "train.array_record"), str(folder / "tokenizer.json")
     )
 
 
-def answers(library: Any, made: text_pipeline.Text) -> dict[str, str]:
-    """Returns a digest of small batches, made without workers."""
-    return {"batches": digest(iter(text_pipeline.pipeline(library, made, 16, 0)), 4)}
+def answers(library: Any, data: text_pipeline.Text) -> dict[str, str]:
+    """Returns a digest of small batches, data without workers."""
+    return {"batches": digest(iter(text_pipeline.pipeline(library, data, 16, 0)), 4)}

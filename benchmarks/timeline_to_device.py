@@ -56,7 +56,7 @@ def _row(spans, begin: float, end: float) -> str:
     return "".join(marks)
 
 
-def _beside(copies, kernels) -> float:
+def _overlap_share(copies, kernels) -> float:
     """Returns the share of the copying time during which a kernel ran."""
     both = sum(
         max(0.0, min(end, last) - max(begin, first))
@@ -69,29 +69,30 @@ def _beside(copies, kernels) -> float:
 def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("There is no CUDA device here: nothing to show.")
-    loader, kept = batches_in_slots()
-    endless = (kept[step % len(kept)] for step in range(10_000))
+    loader, in_slots = batches_in_slots()
+    endless = (in_slots[step % len(in_slots)] for step in range(10_000))
     batches = to_device(endless, "cuda")
     weight = torch.randn(4096, 4096, device="cuda", dtype=torch.float16)
     _train(batches, WARM, weight)
     torch.cuda.synchronize()
     before = torch.cuda.memory_stats()["num_device_alloc"]
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    with profile(activities=activities) as seen:
+    with profile(activities=activities) as trace:
         _train(batches, SHOWN, weight)
         torch.cuda.synchronize()
     allocated = torch.cuda.memory_stats()["num_device_alloc"] - before
     batches.close()
     loader.close()
 
-    copies, kernels = _spans(seen.events())
+    copies, kernels = _spans(trace.events())
     begin = min(first for first, _ in copies + kernels)
     end = max(last for _, last in copies + kernels)
     print(f"gristmill {gristmill.__version__}, {torch.cuda.get_device_name()}")
     print(f"{(end - begin) / 1e3:.1f} ms, {SHOWN} batches")
     print(f"copies  |{_row(copies, begin, end)}|")
     print(f"kernels |{_row(kernels, begin, end)}|")
-    print(f"{_beside(copies, kernels):.0%} of the copying ran beside computation")
+    overlap = _overlap_share(copies, kernels)
+    print(f"{overlap:.0%} of the copying overlapped with computation")
     print(f"{allocated} allocations of device memory")
 
 

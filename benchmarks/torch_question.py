@@ -50,13 +50,13 @@ def tensors(batch: Any) -> Iterator[Any]:
 
 def digest(batches: Iterator[Any]) -> str:
     """Returns a digest of the first batches of a loader."""
-    found = 0
+    checksum = 0
     for batch in itertools.islice(batches, CHECKED_BATCHES):
         for tensor in tensors(batch):
             array = np.ascontiguousarray(tensor.numpy())
-            found = zlib.crc32(array.tobytes(), found)
-            found = zlib.crc32(f"{array.dtype} {array.shape}".encode(), found)
-    return f"{found:x}"
+            checksum = zlib.crc32(array.tobytes(), checksum)
+            checksum = zlib.crc32(f"{array.dtype} {array.shape}".encode(), checksum)
+    return f"{checksum:x}"
 
 
 def read(batch: Any) -> int:

@@ -105,9 +105,9 @@ def train_step(model, optimizer, batch):
 
 def accuracy(model, images, labels) -> float:
     model.eval()
-    found = jnp.argmax(model(images), axis=1)
+    guesses = jnp.argmax(model(images), axis=1)
     model.train()
-    return float(jnp.mean(found == labels))
+    return float(jnp.mean(guesses == labels))
 
 
 # Checkpoints: the state of training, and the position in the data.
@@ -129,12 +129,12 @@ def arrays_of(model, optimizer):
 def set_arrays(model, optimizer, arrays) -> None:
     """Set the arrays that `arrays_of` returned."""
     state = nnx.state((model, optimizer))
-    found = jax.tree.map(
+    new_state = jax.tree.map(
         lambda old, new: jax.random.wrap_key_data(new) if is_key(old) else new,
         state,
         arrays,
     )
-    nnx.update((model, optimizer), found)
+    nnx.update((model, optimizer), new_state)
 
 
 def save(manager, step: int, model, optimizer, iterator) -> None:
@@ -180,8 +180,8 @@ def run(directory: pathlib.Path) -> None:
     model, optimizer = make_model()
     train(model, optimizer, batches(source), steps)
     test = images[:TEST_RECORDS] / 16, labels[:TEST_RECORDS]
-    found = accuracy(model, *test)
-    print(f"  test accuracy {found:.1%}")
+    test_accuracy = accuracy(model, *test)
+    print(f"  test accuracy {test_accuracy:.1%}")
 
     print(f"Stopped after {stop} steps, {stop * BATCH_SIZE / len(source):.2f} epochs:")
     stopped = make_model()
@@ -201,8 +201,8 @@ def run(directory: pathlib.Path) -> None:
     expected, got = (arrays_of(*both) for both in ((model, optimizer), resumed))
     jax.tree.map(np.testing.assert_array_equal, got, expected)
     print("Weights, optimizer and generators are the same, bit for bit.")
-    if found < GOAL:
-        raise SystemExit(f"Test accuracy is {found:.1%}, below {GOAL:.0%}.")
+    if test_accuracy < GOAL:
+        raise SystemExit(f"Test accuracy is {test_accuracy:.1%}, below {GOAL:.0%}.")
 
 
 def main() -> None:

@@ -46,13 +46,13 @@ def documents(corpus: str) -> list[dict[str, str]]:
 
 def write_corpora(folder: pathlib.Path) -> tuple[list[str], Tokenize]:
     """Returns the paths of the corpora and a function that tokenizes a document."""
-    made = {corpus: documents(corpus) for corpus in CORPORA}
+    texts_by_corpus = {corpus: documents(corpus) for corpus in CORPORA}
     paths = [
         write_records(folder / f"{corpus}.array_record", texts)
-        for corpus, texts in made.items()
+        for corpus, texts in texts_by_corpus.items()
     ]
-    everything = itertools.chain.from_iterable(made.values())
-    tokenizer = train_tokenizer(folder / "tokenizer.json", everything, VOCABULARY)
+    all_texts = itertools.chain.from_iterable(texts_by_corpus.values())
+    tokenizer = train_tokenizer(folder / "tokenizer.json", all_texts, VOCABULARY)
     return paths, Tokenize(tokenizer)
 
 
@@ -166,11 +166,11 @@ def take(iterator: Any, steps: int) -> list[np.ndarray]:
     return [np.array(batch["inputs"]) for batch in itertools.islice(iterator, steps)]
 
 
-def equal(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
+def have_equal_rows(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
     return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
-def stop_and_go_on(host: int, dataset: Any, folder: pathlib.Path, steps: int) -> None:
+def stop_and_resume(host: int, dataset: Any, folder: pathlib.Path, steps: int) -> None:
     """Saves a host's state halfway and checks the rest of a new iterator."""
     checkpoints = Checkpoints(folder / f"host-{host}")
     iterator = iter(dataset)
@@ -181,7 +181,7 @@ def stop_and_go_on(host: int, dataset: Any, folder: pathlib.Path, steps: int) ->
 
     restored = iter(dataset)
     checkpoints.restore(steps, restored)
-    if not equal(take(restored, steps), rest):
+    if not have_equal_rows(take(restored, steps), rest):
         raise SystemExit(f"host {host} went on with other rows")
     restored.close()
     checkpoints.close()
@@ -196,15 +196,15 @@ def stop_and_go_on(host: int, dataset: Any, folder: pathlib.Path, steps: int) ->
 def change_hosts(paths: list[str], tokenize: Tokenize, steps: int) -> None:
     """Replaces two stopped hosts by three, and checks the rows."""
 
-    def started(hosts: int, state: Any = None) -> list[Any]:
-        made = [
+    def start_hosts(hosts: int, state: Any = None) -> list[Any]:
+        iterators = [
             elastic_batches(gristmill, paths, tokenize, host, hosts)
             for host in range(hosts)
         ]
         if state is not None:
-            for iterator in made:
+            for iterator in iterators:
                 iterator.set_state(state)
-        return made
+        return iterators
 
     def global_batches(iterators: list[Any]) -> list[np.ndarray]:
         """Returns each step's rows of all hosts, in the order of the stream."""
@@ -214,12 +214,12 @@ def change_hosts(paths: list[str], tokenize: Tokenize, steps: int) -> None:
             for step in zip(*shares, strict=True)
         ]
 
-    two = started(2)
-    found = global_batches(two)
+    two = start_hosts(2)
+    batches = global_batches(two)
     state = json.loads(json.dumps(two[0].get_state()))
-    found += global_batches(started(3, state))
-    (one,) = started(1)
-    if not equal(found, take(one, 2 * steps)):
+    batches += global_batches(start_hosts(3, state))
+    (one,) = start_hosts(1)
+    if not have_equal_rows(batches, take(one, 2 * steps)):
         raise SystemExit("a change of hosts lost or repeated rows")
     print(
         f"elastic: {steps} steps of 2 hosts, then {steps} of 3, gave the rows of"
@@ -242,7 +242,7 @@ def main() -> None:
         for host in range(options.hosts):
             dataset = batches_of_host(gristmill, paths, tokenize, host, options.hosts)
             dataset = dataset.mp_prefetch(workers)
-            stop_and_go_on(host, dataset, folder, options.steps)
+            stop_and_resume(host, dataset, folder, options.steps)
         change_hosts(paths, tokenize, options.steps)
 
 

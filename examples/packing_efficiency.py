@@ -26,8 +26,16 @@ BINS = (8, 32, 128, 512)
 
 
 class Result(NamedTuple):
+    """The result of one way of packing.
+
+    Attributes:
+        name: Its name.
+        used: The share of cells with a token.
+        sequences_per_s: The speed.
+    """
+
     name: str
-    used: float  # Share of cells with a token.
+    used: float
     sequences_per_s: float
 
 
@@ -51,7 +59,7 @@ def sequences() -> list[np.ndarray]:
 
 
 def measure(name: str, packed: grain.IterDataset, count: int) -> Result:
-    """Run a packing dataset to its end."""
+    """Run a packing dataset of `count` sequences to its end."""
     start = time.perf_counter()
     rows = list(packed)
     seconds = time.perf_counter() - start
@@ -59,15 +67,15 @@ def measure(name: str, packed: grain.IterDataset, count: int) -> Result:
     return Result(name, used / (len(rows) * LENGTH), count / seconds)
 
 
-def results(tokens: list[np.ndarray]) -> Iterator[Result]:
+def measure_all(tokens: list[np.ndarray]) -> Iterator[Result]:
     """Yield the result of each way of packing for the same sequences."""
     ds = grain.MapDataset.source(tokens).shuffle(seed=1)
     elements = ds.map(lambda x: {"tokens": x}).to_iter_dataset()
     lengths = {"tokens": LENGTH}
-    alone = grain.experimental.FirstFitPackIterDataset(
+    unpacked = grain.experimental.FirstFitPackIterDataset(
         elements, length_struct=lengths, num_packing_bins=32, max_sequences_per_bin=1
     )
-    yield measure("one sequence a row", alone, len(tokens))
+    yield measure("one sequence a row", unpacked, len(tokens))
     for name, packing in (
         ("first fit", grain.experimental.FirstFitPackIterDataset),
         ("best fit", grain.experimental.BestFitPackIterDataset),
@@ -81,19 +89,19 @@ def results(tokens: list[np.ndarray]) -> Iterator[Result]:
     yield measure("concat then split", split, len(tokens))
 
 
-def draw(found: list[Result], output: pathlib.Path) -> None:
+def draw(results: list[Result], output: pathlib.Path) -> None:
     """Draw a chart of both figures."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    names = [result.name for result in found]
+    names = [result.name for result in results]
     figure, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(10, 4))
-    left.barh(names, [100 * result.used for result in found])
+    left.barh(names, [100 * result.used for result in results])
     left.set_xlabel("cells that hold a token, %")
     left.invert_yaxis()
-    right.barh(names, [result.sequences_per_s / 1e6 for result in found])
+    right.barh(names, [result.sequences_per_s / 1e6 for result in results])
     right.set_xlabel("million sequences per second")
     figure.suptitle(f"Packing Python's standard library into rows of {LENGTH} tokens")
     figure.tight_layout()
@@ -109,12 +117,12 @@ def main() -> None:
     tokens = sequences()
     mean = np.mean([len(part) for part in tokens])
     print(f"{len(tokens)} sequences, {mean:.0f} tokens on average; rows of {LENGTH}\n")
-    found = list(results(tokens))
-    for name, used, speed in found:
+    results = list(measure_all(tokens))
+    for name, used, speed in results:
         bar = "#" * round(40 * used)
         print(f"{name:20} {used:6.1%} {bar:40} {speed / 1e6:5.2f} M sequences/s")
 
-    used_by = {result.name: result.used for result in found}
+    used_by = {result.name: result.used for result in results}
     assert used_by["one sequence a row"] < used_by["first fit, 8 rows"]
     for kind in ("first fit", "best fit"):
         assert used_by[f"{kind}, {BINS[0]} rows"] < used_by[f"{kind}, {BINS[-1]} rows"]
@@ -122,7 +130,7 @@ def main() -> None:
     if options.output is not None:
         if importlib.util.find_spec("matplotlib") is None:
             raise SystemExit("A chart needs matplotlib: pip install matplotlib")
-        draw(found, options.output)
+        draw(results, options.output)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from sklearn.datasets import load_sample_image
 TILE = 80  # Pixels along an edge of a file.
 TILES = {"train": 120, "test": 30}  # From each photograph.
 
-OF_SKIMAGE = (
+SKIMAGE_NAMES = (
     "astronaut",
     "brick",
     "chelsea",
@@ -33,15 +33,15 @@ OF_SKIMAGE = (
     "retina",
     "rocket",
 )
-OF_SKLEARN = ("china", "flower")
+SKLEARN_NAMES = ("china", "flower")
 # Mean and standard deviation of the values of ImageNet's pictures, in [0, 1].
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def photographs() -> dict[str, np.ndarray]:
     """Return the photographs by name: uint8 of (H, W, 3), or (H, W) if gray."""
-    found = {name: getattr(data, name)() for name in OF_SKIMAGE}
-    return found | {name: load_sample_image(f"{name}.jpg") for name in OF_SKLEARN}
+    skimage = {name: getattr(data, name)() for name in SKIMAGE_NAMES}
+    return skimage | {name: load_sample_image(f"{name}.jpg") for name in SKLEARN_NAMES}
 
 
 def write(folder: pathlib.Path) -> None:
@@ -51,18 +51,19 @@ def write(folder: pathlib.Path) -> None:
         eighth = photograph.shape[1] // 8
         west, middle, east = np.split(photograph, [3 * eighth, 5 * eighth], axis=1)
         for part, pieces in {"train": [west, east], "test": [middle]}.items():
-            to = folder / part / name
-            to.mkdir(parents=True)
+            class_folder = folder / part / name
+            class_folder.mkdir(parents=True)
             for number in range(TILES[part]):
                 pixels = pieces[number % len(pieces)]
                 top, left = rng.integers(np.array(pixels.shape[:2]) - TILE + 1)
                 tile = pixels[top : top + TILE, left : left + TILE]
-                Image.fromarray(tile).save(to / f"{number:03d}.jpg", quality=90)
+                path = class_folder / f"{number:03d}.jpg"
+                Image.fromarray(tile).save(path, quality=90)
 
 
-def main(about: str, run: Callable[[pathlib.Path, int], None]) -> None:
+def main(description: str, run: Callable[[pathlib.Path, int], None]) -> None:
     """Call an example's `run` with the folder and the number of epochs from options."""
-    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--data", type=pathlib.Path, help="an empty folder for files")
     parser.add_argument("--epochs", type=int, default=12)
     arguments = parser.parse_args()

@@ -37,7 +37,7 @@ HOST, HOSTS = 1, 16
 EPOCHS = 100
 SEED = 42
 VOCABULARY = 4096
-PREFETCHED = 3  # Batches that a thread keeps ready for the training loop.
+PREFETCHED_BATCHES = 3  # Batches that a thread keeps ready for the training loop.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,31 +54,31 @@ class Text:
 def documents(count: int) -> Iterator[dict[str, str]]:
     """Yields up to `count` documents: paragraphs of the standard library's sources."""
     folder = pathlib.Path(sysconfig.get_paths()["stdlib"])
-    made = 0
+    yielded = 0
     for path in sorted(folder.glob("*.py")):
         text = path.read_text(encoding="utf-8", errors="replace")
         for number, paragraph in enumerate(text.split("\n\n")):
-            if made == count:
+            if yielded == count:
                 return
             if paragraph.strip():
                 yield {"title": f"{path.name}:{number}", "description": paragraph}
-                made += 1
+                yielded += 1
 
 
-def write_records(path: pathlib.Path, made: Iterable[dict[str, str]]) -> str:
+def write_records(path: pathlib.Path, texts: Iterable[dict[str, str]]) -> str:
     """Writes documents to an ArrayRecord file and returns its path."""
     # Imported here, because worker processes import this file but write nothing.
     from array_record.python.array_record_module import ArrayRecordWriter
 
     writer = ArrayRecordWriter(str(path), "group_size:1")
-    for document in made:
+    for document in texts:
         writer.write(json.dumps(document).encode())
     writer.close()
     return str(path)
 
 
 def train_tokenizer(
-    path: pathlib.Path, made: Iterable[dict[str, str]], vocabulary: int
+    path: pathlib.Path, texts: Iterable[dict[str, str]], vocabulary: int
 ) -> str:
     """Trains a byte-pair encoding on descriptions; returns the path of its file."""
     tokenizer = Tokenizer(BPE(unk_token="[UNK]"))
@@ -86,7 +86,9 @@ def train_tokenizer(
     trainer = BpeTrainer(
         vocab_size=vocabulary, special_tokens=["[PAD]", "[UNK]"], show_progress=False
     )
-    tokenizer.train_from_iterator((d["description"] for d in made), trainer)
+    tokenizer.train_from_iterator(
+        (document["description"] for document in texts), trainer
+    )
     tokenizer.save(str(path))
     return str(path)
 
@@ -94,10 +96,10 @@ def train_tokenizer(
 def write_text(folder: pathlib.Path, count: int, vocabulary: int = VOCABULARY) -> Text:
     """Writes the documents and trains a tokenizer on them."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = list(documents(count))
+    texts = list(documents(count))
     return Text(
-        write_records(folder / "train.array_record", made),
-        train_tokenizer(folder / "tokenizer.json", made, vocabulary),
+        write_records(folder / "train.array_record", texts),
+        train_tokenizer(folder / "tokenizer.json", texts, vocabulary),
     )
 
 
@@ -174,7 +176,7 @@ def measure(dataset: Any, batches: int) -> Figures:
     return Figures(first_batch_s, rows / seconds, int(tokens) / seconds)
 
 
-def share_waited(iterator: Any, steps: int, step_s: float, restore_s: float) -> float:
+def waiting_share(iterator: Any, steps: int, step_s: float, restore_s: float) -> float:
     """Returns the share of time that a training loop waits for data, 0 to 1.
 
     The model is restored first; this time does not count as waiting.
@@ -188,13 +190,15 @@ def share_waited(iterator: Any, steps: int, step_s: float, restore_s: float) -> 
     return (seconds - steps * step_s - restore_s) / seconds
 
 
-def waits(grain: Any, dataset: Any, steps: int, step_s: float) -> dict[str, float]:
+def waiting_shares(
+    grain: Any, dataset: Any, steps: int, step_s: float
+) -> dict[str, float]:
     """Returns the share of waiting for three ways to iterate over the dataset."""
 
     def prefetched() -> Any:
         return iter(
             grain.experimental.ThreadPrefetchIterDataset(
-                dataset, prefetch_buffer_size=PREFETCHED
+                dataset, prefetch_buffer_size=PREFETCHED_BATCHES
             )
         )
 
@@ -209,7 +213,7 @@ def waits(grain: Any, dataset: Any, steps: int, step_s: float) -> dict[str, floa
         if name.startswith("and starts"):
             iterator.start_prefetch()
             restore_s = 5 * step_s
-        shares[name] = share_waited(iterator, steps, step_s, restore_s)
+        shares[name] = waiting_share(iterator, steps, step_s, restore_s)
         iterator.close()
     return shares
 
@@ -248,7 +252,7 @@ def main() -> None:
                 f" {figures.rows_per_s:,.0f} rows/s,"
                 f" {figures.tokens_per_s:,.0f} tokens/s"
             )
-            shares = waits(grain, dataset, options.steps, options.step_seconds)
+            shares = waiting_shares(grain, dataset, options.steps, options.step_seconds)
             for name, share in shares.items():
                 print(f"    waits {share:6.1%} of the time: {name}")
 

@@ -43,7 +43,7 @@ def prepare(accelerator, digits):
 
 def train(accelerator, model, optimizer, loader, folder, start=(0, 0)):
     """Train to the end from a batch of an epoch; return the number of batches."""
-    taken = 0
+    batch_count = 0
     for epoch in range(start[0], EPOCHS):
         loader.set_epoch(epoch)
         first = start[1] if epoch == start[0] else 0
@@ -55,32 +55,34 @@ def train(accelerator, model, optimizer, loader, folder, start=(0, 0)):
             optimizer.zero_grad()
             accelerator.backward(loss)
             optimizer.step()
-            taken += 1
-    return taken
+            batch_count += 1
+    return batch_count
 
 
 def run(accelerator, folder: pathlib.Path):
     training_digits, test_digits = load_data()
-    training_digits.moved = False  # The noise would differ after the stop.
+    training_digits.augmented = False  # The noise would differ after the stop.
 
-    whole = prepare(accelerator, training_digits)
-    name = type(whole[2].base_dataloader).__module__
+    uninterrupted = prepare(accelerator, training_digits)
+    name = type(uninterrupted[2].base_dataloader).__module__
     accelerator.print(f"Accelerate has built a loader of {name}")
-    taken = train(accelerator, *whole, folder)
-    found = accuracy(whole[0], test_digits)
-    accelerator.print(f"Without a stop: {taken} batches, test accuracy {found:.1%}")
+    batch_count = train(accelerator, *uninterrupted, folder)
+    test_accuracy = accuracy(uninterrupted[0], test_digits)
+    accelerator.print(
+        f"Without a stop: {batch_count} batches, test accuracy {test_accuracy:.1%}"
+    )
 
     accelerator.free_memory()  # Forget the model, as in a new process.
     resumed = prepare(accelerator, training_digits)
     accelerator.load_state(folder)
-    taken = train(accelerator, *resumed, folder, STOP)
-    accelerator.print(f"From epoch {STOP[0]}, batch {STOP[1]}: {taken} batches")
+    batch_count = train(accelerator, *resumed, folder, STOP)
+    accelerator.print(f"From epoch {STOP[0]}, batch {STOP[1]}: {batch_count} batches")
 
-    weights, found = (
+    expected, weights = (
         nn.utils.parameters_to_vector(parts[0].parameters())
-        for parts in (whole, resumed)
+        for parts in (uninterrupted, resumed)
     )
-    if not torch.equal(weights, found):
+    if not torch.equal(weights, expected):
         raise SystemExit("The weights differ from those of a run without a stop.")
     accelerator.print("The weights are the same, bit for bit.")
 
@@ -92,8 +94,9 @@ def main():
         dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True),
     )
     with tempfile.TemporaryDirectory() as folder:
-        [shared] = broadcast_object_list([folder])
-        run(accelerator, pathlib.Path(shared))
+        # All ranks use the folder of the first one.
+        [shared_folder] = broadcast_object_list([folder])
+        run(accelerator, pathlib.Path(shared_folder))
         accelerator.end_training()
 
 

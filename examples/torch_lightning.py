@@ -24,7 +24,7 @@ from torch_loop import BATCH_SIZE, LEARNING_RATE, accuracy, load_data, make_mode
 from gristmill.torch import StatefulDataLoader
 
 EPOCHS = 4
-STOP = 50  # Steps; an epoch has 23.
+STOP_STEP = 50  # An epoch has 23 steps.
 
 
 class Classifier(lightning.LightningModule):
@@ -33,11 +33,11 @@ class Classifier(lightning.LightningModule):
     def __init__(self):
         super().__init__()
         self.model = make_model()
-        self.seen = 0
+        self.image_count = 0
 
     def training_step(self, batch, index):
         images, labels = batch
-        self.seen += len(labels)
+        self.image_count += len(labels)
         return nn.functional.cross_entropy(self.model(images), labels)
 
     def configure_optimizers(self):
@@ -49,21 +49,21 @@ class Classifier(lightning.LightningModule):
         checkpoint["generator"] = torch.get_rng_state()
 
     def on_load_checkpoint(self, checkpoint):
-        self.restored = checkpoint["generator"]
+        self.generator_state = checkpoint["generator"]
 
     def on_train_start(self):
-        if hasattr(self, "restored"):
-            torch.set_rng_state(self.restored)
+        if hasattr(self, "generator_state"):
+            torch.set_rng_state(self.generator_state)
 
 
 def fit(folder, digits, checkpoint=None):
-    """Train from the beginning or a checkpoint, and write one at step `STOP`."""
+    """Train from the beginning or a checkpoint, and write one at step `STOP_STEP`."""
     lightning.seed_everything(42, verbose=False)
     classifier = Classifier()
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=EPOCHS,
-        callbacks=ModelCheckpoint(folder, "stop", every_n_train_steps=STOP),
+        callbacks=ModelCheckpoint(folder, "stop", every_n_train_steps=STOP_STEP),
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -81,20 +81,27 @@ def fit(folder, digits, checkpoint=None):
 
 def run(folder: pathlib.Path):
     training_digits, test_digits = load_data()
-    training_digits.moved = False  # The noise would differ after the stop.
+    training_digits.augmented = False  # The noise would differ after the stop.
 
-    trainer, whole = fit(folder, training_digits)
-    print(f"Without a stop: {trainer.global_step} steps, {whole.seen} images,", end=" ")
-    print(f"test accuracy {accuracy(whole.model, test_digits):.1%}")
-
-    epochs = STOP / trainer.num_training_batches
-    trainer, resumed = fit(folder, training_digits, folder / "stop.ckpt")
-    print(f"From step {STOP}, after {epochs:.2f} epochs: {resumed.seen} images")
-
-    weights, found = (
-        nn.utils.parameters_to_vector(model.parameters()) for model in (whole, resumed)
+    trainer, uninterrupted = fit(folder, training_digits)
+    print(
+        f"Without a stop: {trainer.global_step} steps,"
+        f" {uninterrupted.image_count} images, test accuracy"
+        f" {accuracy(uninterrupted.model, test_digits):.1%}"
     )
-    if not torch.equal(weights, found):
+
+    epochs = STOP_STEP / trainer.num_training_batches
+    trainer, resumed = fit(folder, training_digits, folder / "stop.ckpt")
+    print(
+        f"From step {STOP_STEP}, after {epochs:.2f} epochs:"
+        f" {resumed.image_count} images"
+    )
+
+    expected, weights = (
+        nn.utils.parameters_to_vector(model.parameters())
+        for model in (uninterrupted, resumed)
+    )
+    if not torch.equal(weights, expected):
         raise SystemExit("The weights differ from those of a run without a stop.")
     print("The weights are the same, bit for bit.")
 

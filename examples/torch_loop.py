@@ -39,18 +39,18 @@ class Digits(torch.utils.data.Dataset):
     Args:
         images: Shape (N, 1, 8, 8), float32.
         labels: Shape (N,), int64.
-        moved: Whether to move images by up to one pixel and add noise, at random.
+        augmented: Whether to move images by up to one pixel and add noise, at random.
     """
 
-    def __init__(self, images, labels, moved=False):
-        self.images, self.labels, self.moved = images, labels, moved
+    def __init__(self, images, labels, augmented=False):
+        self.images, self.labels, self.augmented = images, labels, augmented
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, index):
         image = self.images[index]
-        if self.moved:
+        if self.augmented:
             down, right = torch.randint(-1, 2, (2,)).tolist()
             image = image.roll((down, right), (1, 2))
             image = image + 0.05 * torch.randn(image.shape)
@@ -68,7 +68,7 @@ def load_data():
     )
     images = torch.from_numpy(digits.images).float()[order, None] / 16
     labels = torch.from_numpy(digits.target)[order]
-    train = Digits(images[TEST_IMAGES:], labels[TEST_IMAGES:], moved=True)
+    train = Digits(images[TEST_IMAGES:], labels[TEST_IMAGES:], augmented=True)
     return train, Digits(images[:TEST_IMAGES], labels[:TEST_IMAGES])
 
 
@@ -105,13 +105,13 @@ class Run:
         self.processors_s = []
 
     def train_epoch(self):
-        worked, started = processor_time(), time.perf_counter()
+        processor_start, start = processor_time(), time.perf_counter()
         for batch in self.loader:
             if self.first_s is None:
-                self.first_s = time.perf_counter() - started
+                self.first_s = time.perf_counter() - start
             self.step(*batch)
-        self.epochs_s.append(time.perf_counter() - started)
-        self.processors_s.append(processor_time() - worked)
+        self.epochs_s.append(time.perf_counter() - start)
+        self.processors_s.append(processor_time() - processor_start)
 
     def step(self, images, labels):
         loss = nn.functional.cross_entropy(self.model(images), labels)
@@ -158,7 +158,10 @@ def main():
     torch.set_num_threads(1)
     training_digits, test_digits = load_data()
     classes = {"torch": torch.utils.data.DataLoader, "gristmill": DataLoader}
-    runs = {name: Run(each, training_digits) for name, each in classes.items()}
+    runs = {
+        name: Run(loader_class, training_digits)
+        for name, loader_class in classes.items()
+    }
     for epoch in range(epochs):
         # Each run is first in every other epoch, so that other load on the machine
         # slows down both.

@@ -27,8 +27,8 @@ LEARNING_RATE = 0.005
 
 def training_pictures(source, epochs):
     """Return shuffled random crops of all pictures, different in each epoch."""
-    return finished(
-        decoded(grain.MapDataset.source(source).seed(42).shuffle().repeat(epochs))
+    return normalize_pictures(
+        decode(grain.MapDataset.source(source).seed(42).shuffle().repeat(epochs))
         .random_map(images.RandomResizedCrop(SIDE, scale=(0.3, 1), key="image"))
         .random_map(images.RandomHorizontalFlip(key="image"))
     )
@@ -36,18 +36,18 @@ def training_pictures(source, epochs):
 
 def test_pictures(source):
     """Return the middle of each picture, in order."""
-    return finished(
-        decoded(grain.MapDataset.source(source))
+    return normalize_pictures(
+        decode(grain.MapDataset.source(source))
         .map(images.Resize(SIDE + 8, key="image"))
         .map(images.CenterCrop(SIDE, key="image"))
     )
 
 
-def decoded(dataset):
+def decode(dataset):
     return dataset.map(images.DecodeImage(channels=3, key="image"))
 
 
-def finished(dataset):
+def normalize_pictures(dataset):
     """Normalize to float32 of (3, 48, 48), the layout of torch's convolutions."""
     normalize = images.Normalize(photographs.MEAN, photographs.STD, key="image")
     return dataset.map(normalize).map(images.ToLayout("CHW", key="image"))
@@ -64,10 +64,10 @@ def make_model(classes):
 
 @torch.no_grad()
 def accuracy(model, source):
-    right = 0
+    correct = 0
     for batch in DataLoader(test_pictures(source), batch_size=BATCH_SIZE):
-        right += (model(batch["image"]).argmax(1) == batch["label"]).sum().item()
-    return right / len(source)
+        correct += (model(batch["image"]).argmax(1) == batch["label"]).sum().item()
+    return correct / len(source)
 
 
 def run(folder, epochs):
@@ -84,7 +84,7 @@ def run(folder, epochs):
         training_pictures(train, epochs), batch_size=BATCH_SIZE, num_workers=2
     )
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader))
-    started = time.perf_counter()
+    start = time.perf_counter()
     for step, batch in enumerate(loader, 1):
         loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
         optimizer.zero_grad()
@@ -92,12 +92,16 @@ def run(folder, epochs):
         optimizer.step()
         decay.step()
         if step % 45 == 0:
-            told = accuracy(model, test)
-            print(f"step {step:3d}  loss {loss.item():.3f}  test accuracy {told:.1%}")
-    seconds = time.perf_counter() - started
-    told = accuracy(model, test)
+            test_accuracy = accuracy(model, test)
+            print(
+                f"step {step:3d}  loss {loss.item():.3f}  test accuracy"
+                f" {test_accuracy:.1%}"
+            )
+    seconds = time.perf_counter() - start
+    test_accuracy = accuracy(model, test)
     print(
-        f"{step} batches in {seconds:.1f} s; of the unseen tiles {told:.0%} are told."
+        f"{step} batches in {seconds:.1f} s; {test_accuracy:.0%} of the unseen tiles"
+        " are recognized."
     )
 
 

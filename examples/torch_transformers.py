@@ -57,7 +57,7 @@ def make_model():
     return LlamaForCausalLM(config)
 
 
-def losses(folder: str, dataset: Windows, steps: int) -> list[float]:
+def train(folder: str, dataset: Windows, steps: int) -> list[float]:
     """Train a new model, and return the losses that the Trainer logs."""
     torch.manual_seed(42)
     arguments = TrainingArguments(
@@ -85,13 +85,13 @@ def main():
     steps = parser.parse_args().steps
     dataset = Windows(pathlib.Path(argparse.__file__).read_bytes())
     with tempfile.TemporaryDirectory() as folder:
-        expected = losses(folder, dataset, steps)
+        expected = train(folder, dataset, steps)
         install()
-        found = losses(folder, dataset, steps)
+        losses = train(folder, dataset, steps)
         uninstall()
-    if found != expected:
-        raise SystemExit(f"The losses differ: {found}, and with torch {expected}")
-    print("Both have logged these losses:", *(f"{loss:.3f}" for loss in found))
+    if losses != expected:
+        raise SystemExit(f"The losses differ: {losses}, and with torch {expected}")
+    print("Both have logged these losses:", *(f"{loss:.3f}" for loss in losses))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ HIDDEN = 256
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
 GOAL = 0.95  # Share of test images classified correctly.
-SHOWN = 24  # Maximum number of digits in the picture.
+MAX_DRAWN = 24  # Maximum number of digits in the picture.
 
 
 # The data: one record is 64 bytes of pixels, values 0 to 16, and 1 byte of label.
@@ -134,7 +134,7 @@ def train_step(training: Training, images, labels) -> tuple[Training, jax.Array]
 
 
 @jax.jit
-def predicted(parameters, images) -> jax.Array:
+def predict(parameters, images) -> jax.Array:
     return jnp.argmax(logits(parameters, images), axis=1)
 
 
@@ -145,14 +145,14 @@ def train(iterator, steps: int, test_images, test_labels) -> np.ndarray:
     """Train on `steps` batches and print progress; return the test predictions."""
     training = start_training(jax.random.key(0))
     test_accuracy = 0.0
-    started = time.perf_counter()
+    start = time.perf_counter()
     for step in range(1, steps + 1):
         batch = next(iterator)
         training, value = train_step(training, batch["image"], batch["label"])
         if step % 20 == 0 or step == steps:
-            guesses = np.asarray(predicted(training.parameters, test_images))
+            guesses = np.asarray(predict(training.parameters, test_images))
             test_accuracy = np.mean(guesses == test_labels)
-            rate = step * BATCH_SIZE / (time.perf_counter() - started)
+            rate = step * BATCH_SIZE / (time.perf_counter() - start)
             print(
                 f"\rstep {step:3d}/{steps}  loss {float(value):.3f}  "
                 f"test accuracy {test_accuracy:6.1%}  {rate:7,.0f} images/s",
@@ -179,9 +179,13 @@ def print_table(guesses: np.ndarray, labels: np.ndarray) -> None:
     """Print the share of correct test images of each digit, and the wrong guesses."""
     print("\ndigit  right                     what it was taken for")
     for digit in range(CLASSES):
-        found = guesses[labels == digit]
-        right = np.mean(found == digit)
-        wrong = [f"{g} ({np.sum(found == g)})" for g in np.unique(found) if g != digit]
+        digit_guesses = guesses[labels == digit]
+        right = np.mean(digit_guesses == digit)
+        wrong = [
+            f"{guess} ({np.sum(digit_guesses == guess)})"
+            for guess in np.unique(digit_guesses)
+            if guess != digit
+        ]
         bar = "\u2588" * round(20 * right)
         print(f"{digit:5d} {right:6.1%}  {bar:20s}  {', '.join(wrong)}".rstrip())
 
@@ -192,7 +196,7 @@ def draw_mistakes(
     """Draw the misclassified test images."""
     mistakes = np.flatnonzero(guesses != labels)
     columns = 6
-    rows = max(1, -(-len(mistakes[:SHOWN]) // columns))
+    rows = max(1, -(-len(mistakes[:MAX_DRAWN]) // columns))
     figure, axes = plt.subplots(
         rows, columns, figsize=(1.5 * columns, 1.8 * rows), squeeze=False
     )

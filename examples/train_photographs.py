@@ -27,11 +27,11 @@ CHANNELS = (3, 16, 32, 64)
 LEARNING_RATE = 0.005
 
 
-def decoded():
+def decode():
     return images.DecodeImage(channels=3, key="image")
 
 
-def normalized():
+def normalize():
     return images.Normalize(photographs.MEAN, photographs.STD, key="image")
 
 
@@ -43,10 +43,10 @@ def training_batches(source, epochs, workers=2):
             len(source), shuffle=True, seed=42, num_epochs=epochs
         ),
         operations=[
-            decoded(),
+            decode(),
             images.RandomResizedCrop(SIDE, scale=(0.3, 1), key="image"),
             images.RandomHorizontalFlip(key="image"),
-            normalized(),
+            normalize(),
             grain.Batch(BATCH_SIZE, drop_remainder=True),
         ],
         worker_count=workers,
@@ -57,10 +57,10 @@ def test_batches(source):
     """Return batches of the middle of each picture, in order; the last is smaller."""
     middles = (
         grain.MapDataset.source(source)
-        .map(decoded())
+        .map(decode())
         .map(images.Resize(SIDE + 8, key="image"))
         .map(images.CenterCrop(SIDE, key="image"))
-        .map(normalized())
+        .map(normalize())
     )
     return middles.batch(BATCH_SIZE)
 
@@ -92,8 +92,10 @@ def logits(parameters, pictures):
 
 
 def loss(parameters, pictures, labels):
-    found = logits(parameters, pictures)
-    return optax.softmax_cross_entropy_with_integer_labels(found, labels).mean()
+    losses = optax.softmax_cross_entropy_with_integer_labels(
+        logits(parameters, pictures), labels
+    )
+    return losses.mean()
 
 
 def make_train_step(optimizer):
@@ -107,13 +109,13 @@ def make_train_step(optimizer):
 
 
 @jax.jit
-def right(parameters, pictures, labels):
+def count_correct(parameters, pictures, labels):
     return jnp.sum(jnp.argmax(logits(parameters, pictures), 1) == labels)
 
 
 def accuracy(parameters, source):
     batches = test_batches(source)
-    counts = [right(parameters, b["image"], b["label"]) for b in batches]
+    counts = [count_correct(parameters, b["image"], b["label"]) for b in batches]
     return int(np.sum(counts)) / len(source)
 
 
@@ -130,18 +132,22 @@ def run(folder, epochs):
     decay = optax.cosine_decay_schedule(LEARNING_RATE, steps_an_epoch * epochs)
     optimizer = optax.adam(decay)
     train_step, moments = make_train_step(optimizer), optimizer.init(parameters)
-    started = time.perf_counter()
+    start = time.perf_counter()
     for step, batch in enumerate(training_batches(train, epochs), 1):
         parameters, moments, value = train_step(
             parameters, moments, batch["image"], batch["label"]
         )
         if step % (2 * steps_an_epoch) == 0:
-            told = accuracy(parameters, test)
-            print(f"step {step:3d}  loss {float(value):.3f}  test accuracy {told:.1%}")
-    seconds = time.perf_counter() - started
-    told = accuracy(parameters, test)
+            test_accuracy = accuracy(parameters, test)
+            print(
+                f"step {step:3d}  loss {float(value):.3f}  test accuracy"
+                f" {test_accuracy:.1%}"
+            )
+    seconds = time.perf_counter() - start
+    test_accuracy = accuracy(parameters, test)
     print(
-        f"{step} batches in {seconds:.1f} s; of the unseen tiles {told:.0%} are told."
+        f"{step} batches in {seconds:.1f} s; {test_accuracy:.0%} of the unseen tiles"
+        " are recognized."
     )
 
 

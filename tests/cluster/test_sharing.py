@@ -122,7 +122,7 @@ def test_job_behind_its_window_fails_alone(noted, share):
     first = bytes_of([next(slow)])
     assert bytes_of(fast) == expected
     with pytest.raises(
-        WorkerDied, match=rf"lags too far behind.*{share}.*last 16 calls"
+        WorkerDied, match=rf"lags too far behind.*{share}.*last 16 units"
     ):
         first += bytes_of(slow)
     assert first == expected[: len(first)]

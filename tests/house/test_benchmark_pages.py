@@ -41,7 +41,7 @@ def test_every_question_was_measured(benchmark, outcomes):
 
 
 def test_every_page_shows_the_latest_results(benchmark, outcomes):
-    pages = benchmark("pages").written(outcomes)
+    pages = benchmark("pages").page_texts(outcomes)
     assert ROOT / "README.md" in pages
     assert ROOT / "docs" / "peers" / "torch.md" in pages
     for path, text in pages.items():
@@ -68,7 +68,7 @@ def test_plot_has_other_colors_in_dark_mode(benchmark, outcomes):
     used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", rest))
     assert plots.OURS in used
     # Matplotlib draws edges of markers and ticks in black, but never black alone.
-    assert used - {"#000000"} <= set(plots.IN_THE_DARK)
+    assert used - {"#000000"} <= set(plots.DARK_COLORS)
 
 
 def outcome_of(benchmark, name, **runs):

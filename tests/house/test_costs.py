@@ -23,24 +23,24 @@ def costs(monkeypatch):
     ],
 )
 def test_cost_three_percent_above_budget_is_an_excess(costs, count, expected):
-    assert costs.excess({"a": count}, {"a": costs.Budget(1000)}) == expected
+    assert costs.over_budget({"a": count}, {"a": costs.Budget(1000)}) == expected
 
 
 def test_path_without_a_budget_is_an_excess(costs):
-    assert costs.excess({"a": 1}, {}) == ["a has no budget: run with --update a"]
+    assert costs.over_budget({"a": 1}, {}) == ["a has no budget: run with --update a"]
 
 
 def test_budget_is_raised_only_with_a_reason(costs):
     budgets = {"a": costs.Budget(1000, ("900 to 1,000: names",)), "b": costs.Budget(7)}
     with pytest.raises(ValueError, match="--bought"):
-        costs.updated({"a": 1200}, budgets, None)
-    found = costs.updated({"a": 1200}, budgets, "indices beyond 64 bits")
+        costs.update_budgets({"a": 1200}, budgets, None)
+    found = costs.update_budgets({"a": 1200}, budgets, "indices beyond 64 bits")
     bought = ("900 to 1,000: names", "1,000 to 1,200: indices beyond 64 bits")
     assert found == {"a": costs.Budget(1200, bought), "b": costs.Budget(7)}
 
 
 def test_budget_is_lowered_without_a_reason(costs):
-    found = costs.updated({"a": 900}, {"a": costs.Budget(1000)}, None)
+    found = costs.update_budgets({"a": 900}, {"a": costs.Budget(1000)}, None)
     assert found == {"a": costs.Budget(900)}
 
 

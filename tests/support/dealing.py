@@ -3,19 +3,19 @@
 import itertools
 
 
-def dealt(order, ranks, batch_size, how):
+def deal_batches(order, ranks, batch_size, remainder):
     """Return the batches of each rank in one epoch, as lists of (element, is_data).
 
-    `how` is the value of a `sharding.Remainder`.
+    `remainder` is the value of a `sharding.Remainder`.
     """
     step = ranks * batch_size
     places = [(element, True) for element in order]
-    if how == "drop":
+    if remainder == "drop":
         places = places[: len(order) - len(order) % step]
     else:
         copies = itertools.cycle(order)
         while len(places) % step:
-            places.append((next(copies), how == "wrap"))
+            places.append((next(copies), remainder == "wrap"))
     return [
         [
             tuple(places[first + rank : first + step : ranks])

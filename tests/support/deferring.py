@@ -14,8 +14,9 @@ from gristmill._base.deferred import Deferred
 from gristmill.errors import CorruptRecord
 from gristmill.transforms import Map, RandomMap
 
-# For each batch made in this process: the thread, and the number of threads allowed.
-made_by: list[tuple[str, int]] = []
+# For each batch made in this process: the name of the thread that made it, and the
+# number of threads that it could use.
+batch_threads: list[tuple[str, int]] = []
 BAD = b"bad"
 # Kills the process when it is computed in a batch.
 DEADLY = b"deadly"
@@ -36,7 +37,7 @@ class Task(Deferred):
         return np.frombuffer(self.data, np.uint8) + np.uint8(self.added)
 
     def stack(self, column: list[Any], alloc: Any, threads: int) -> Any:
-        made_by.append((threading.current_thread().name, threads))
+        batch_threads.append((threading.current_thread().name, threads))
         width = len(self.data)
         out = (alloc or np.empty)((len(column), width), np.dtype(np.uint8))
         for row, task in zip(out, column, strict=True):
@@ -48,7 +49,7 @@ class Task(Deferred):
         return out
 
 
-def at(key: Any, element: Any, function: Any) -> Any:
+def apply_at(key: Any, element: Any, function: Any) -> Any:
     """Return the element with `function` applied to its leaf at `key`."""
     if key is None:
         return function(element)
@@ -66,10 +67,10 @@ class Decode(Map):
         self.key = key
 
     def map(self, element: Any) -> Any:
-        return at(self.key, element, lambda data: Task(data).array())
+        return apply_at(self.key, element, lambda data: Task(data).array())
 
     def defer(self, element: Any) -> Any:
-        return at(self.key, element, Task)
+        return apply_at(self.key, element, Task)
 
 
 class AddRandom(RandomMap):
@@ -80,11 +81,13 @@ class AddRandom(RandomMap):
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         added = np.uint8(rng.integers(100))
-        return at(self.key, element, lambda array: array + added)
+        return apply_at(self.key, element, lambda array: array + added)
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
         added = int(rng.integers(100))
-        return at(self.key, element, lambda task: Task(task.data, task.added + added))
+        return apply_at(
+            self.key, element, lambda task: Task(task.data, task.added + added)
+        )
 
 
 class EagerDecode(Decode):
@@ -110,14 +113,14 @@ class Pass(Map):
 
 def records(count: int, bad: tuple[int, ...] = ()) -> list[bytes]:
     """Return `count` records of 8 bytes; those in `bad` are corrupt."""
-    made = [bytes((3 * i + k) % 256 for k in range(8)) for i in range(count)]
+    contents = [bytes((3 * i + k) % 256 for k in range(8)) for i in range(count)]
     for number in bad:
-        made[number] = BAD + bytes([number]) + b"...."
-    return made
+        contents[number] = BAD + bytes([number]) + b"...."
+    return contents
 
 
-def in_form(form: str, record: bytes, label: int) -> tuple[Any, Any]:
-    """Return an element in a form, and the key of its bytes."""
+def make_element(form: str, record: bytes, label: int) -> tuple[Any, Any]:
+    """Return an element in a form ("dict", "tuple" or other), and its bytes' key."""
     if form == "dict":
         return {"label": label, "image": record}, "image"
     if form == "tuple":
@@ -132,7 +135,7 @@ def steps(eager: bool, key: Any) -> tuple[Map, RandomMap]:
     return Decode(key), AddRandom(key)
 
 
-def told(value: Any) -> str:
+def text_without_eager(value: Any) -> str:
     """Return the text of a value, with equal names for eager and deferring steps."""
     return str(value).replace("EagerDecode", "Decode").replace("EagerAdd", "Add")
 
@@ -144,20 +147,21 @@ def text_of(output: Any) -> str:
     if isinstance(output, np.ndarray) and output.size > 100:
         digest = hashlib.sha256(np.ascontiguousarray(output).data).hexdigest()
         return f"{output.dtype} {output.shape} {digest}"
-    return told(output)
+    return text_without_eager(output)
 
 
-def given(iterator: Any, most: int = 100) -> list[tuple[str, str]]:
+def outputs_of(iterator: Any, most: int = 100) -> list[tuple[str, str]]:
     """Return outputs and errors of an iterator as text, and the state after each."""
-    found = []
-    while len(found) < most:
+    outputs = []
+    while len(outputs) < most:
         try:
             output = text_of(next(iterator))
         except StopIteration:
             break
         except Exception as error:
             notes = [str(note) for note in getattr(error, "__notes__", ())]
-            where = [n for n in notes if "worker" not in n and "To see" not in n]
-            output = told((type(error), error, *where))
-        found.append((output, str(iterator.get_state())))
-    return found
+            # Only with workers, a note names the worker.
+            places = [n for n in notes if "worker" not in n and "To see" not in n]
+            output = text_without_eager((type(error), error, *places))
+        outputs.append((output, str(iterator.get_state())))
+    return outputs

@@ -16,6 +16,7 @@ class RangeServer:
 
     def __init__(self):
         self.files = {}
+        # The ETag of each file.
         self.tags = collections.defaultdict(lambda: '"one"')
         self.faults = collections.deque()
         self.headers = {}
@@ -77,10 +78,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server = self.server.owner
         name = self.path[1:]
         content = server.files.get(name)
-        asked = self.headers["Range"] if server.serves_ranges else None
+        byte_range = self.headers["Range"] if server.serves_ranges else None
         first, last = None, None
-        if asked:
-            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        if byte_range:
+            first, last = map(int, byte_range.removeprefix("bytes=").split("-"))
         server.gets.append((name, first, last))
         server.authorizations.append(self.headers["Authorization"])
         if server.barrier:
@@ -94,11 +95,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._send(fault, headers=server.headers)
         elif content is None:
             self._send(404)
-        elif asked and first >= len(content):
+        elif byte_range and first >= len(content):
             self._send(416)
         else:
-            body = content[first : last + 1] if asked else content
-            self._send(206 if asked else 200, body, cut=fault == "cut")
+            body = content[first : last + 1] if byte_range else content
+            self._send(206 if byte_range else 200, body, cut=fault == "cut")
 
     def _send(self, status, body=b"", *, size=None, headers=None, cut=False):
         self.send_response(status)

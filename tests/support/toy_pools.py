@@ -16,34 +16,45 @@ FOLDER = PROGRAMS / "launcher"
 
 
 class ToyPool:
+    """A pool of toy workers.
+
+    Attributes:
+        blob: A file with the name of the function that the workers run.
+        arena: A file to which the workers append lines of JSON.
+        seen: All events of workers so far.
+        core: The core's pool.
+    """
+
     def __init__(self, program="run", *, entry="gristmill_toy", modules=()):
         parent.configure("gristmill._engine.worker")
         self.blob = os.memfd_create("blob")
         os.write(self.blob, program.encode())
         self.arena = os.memfd_create("arena")
         # Several processes append; with a shared file position lines would get lost.
-        self.appending = os.open(f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND)
+        self._append_fd = os.open(
+            f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND
+        )
         self.seen = []
         setup = parent.setup(entry)
-        self.core = _core.WorkerLog(self.appending, self.blob, setup, modules)
+        self.core = _core.WorkerLog(self._append_fd, self.blob, setup, modules)
 
     def close(self):
         self.core.dismiss()
-        for fd in (self.blob, self.arena, self.appending):
+        for fd in (self.blob, self.arena, self._append_fd):
             os.close(fd)
 
     def await_events(self, what, count):
         """Wait until `count` events of a kind have arrived; return them."""
         deadline = time.monotonic() + DEADLINE_S
         while len(found := [e for e in self.seen if e[0] == what]) < count:
-            left = deadline - time.monotonic()
-            assert left > 0, f"{len(found)} of {count} {what}; seen: {self.seen}"
-            select.select([self.core], [], [], left)
+            remaining_s = deadline - time.monotonic()
+            assert remaining_s > 0, f"{len(found)} of {count} {what}; seen: {self.seen}"
+            select.select([self.core], [], [], remaining_s)
             self.seen += self.core.events()
         return found
 
     def findings(self, count):
-        """Wait until `count` lines have been written; return them."""
+        """Wait until the workers have written `count` lines; return their values."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             lines = os.pread(self.arena, 1 << 20, 0).decode().splitlines()
@@ -64,10 +75,11 @@ def watched(*pids):
 
 
 def await_gone(pidfds, seconds=2.0):
+    """Wait until processes have ended, and close their pidfds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     for pidfd in pidfds:
-        left = max(0, deadline - time.monotonic())
-        assert select.select([pidfd], [], [], left)[0], "a process lives on"
+        remaining_s = max(0, deadline - time.monotonic())
+        assert select.select([pidfd], [], [], remaining_s)[0], "a process lives on"
         os.close(pidfd)
 
 

@@ -24,11 +24,15 @@ def grain() -> Any:
 
 
 def by_json(state: Any) -> Any:
+    """Return a state after writing it as JSON and reading it again."""
     return json.loads(json.dumps(state))
 
 
 def run(iterator: Any, most: int = MOST) -> tuple[list[Any], list[Any], Any]:
-    """Return the elements, the states around them, and what ended the run."""
+    """Return the elements, the states around them, and what ended the run.
+
+    The last is "end", "more" if `most` elements were read before the end, or the error.
+    """
     with contextlib.closing(iterator):
         return _run(iterator, most)
 
@@ -70,19 +74,19 @@ def assert_twins(
     """
     ours, theirs = make(gristmill), make(grain())
     elements, their_states, their_end = run(iter(theirs), most)
-    mine, my_states, my_end = run(iter(ours), most)
-    assert same(mine, elements), (mine, elements)
+    our_elements, our_states, our_end = run(iter(ours), most)
+    assert same(our_elements, elements), (our_elements, elements)
     if isinstance(their_end, Exception):
-        assert isinstance(my_end, Exception), (my_end, their_end)
+        assert isinstance(our_end, Exception), (our_end, their_end)
     else:
-        assert my_end == their_end
+        assert our_end == their_end
     if states:
-        assert my_states == their_states
+        assert our_states == their_states
         assert same_spec(ours, theirs)
     for place in range(0, len(elements) + 1, len(elements) // resumed + 1):
-        assert_resumes(ours, my_states[place], elements[place:], most)
+        assert_resumes(ours, our_states[place], elements[place:], most)
         if theirs_resume:
-            assert_resumes(theirs, my_states[place], elements[place:], most, False)
+            assert_resumes(theirs, our_states[place], elements[place:], most, False)
     return elements
 
 
@@ -97,22 +101,22 @@ def assert_resumes(
     iterator = iter(dataset)
     iterator.set_state(json.loads(json.dumps(state)))
     assert not keeps_state or by_json(iterator.get_state()) == state
-    found: list[Any] = []
+    resumed: list[Any] = []
     # Close explicitly, because Grain's iterators cannot be collected by their own
     # thread.
     with contextlib.closing(iterator), contextlib.suppress(StopIteration, ValueError):
         for _ in range(min(most, len(rest) + 1)):
-            found.append(next(iterator))
-    assert same(found[: len(rest)], rest), (state, found, rest)
+            resumed.append(next(iterator))
+    assert same(resumed[: len(rest)], rest), (state, resumed, rest)
 
 
 def same_spec(ours: Any, theirs: Any) -> bool:
     """Return whether both element specs are equal, or both are unavailable."""
-    found = [spec_of(lib, ds) for lib, ds in ((gristmill, ours), (grain(), theirs))]
-    return str(found[0]) == str(found[1])
+    return str(spec_of(gristmill, ours)) == str(spec_of(grain(), theirs))
 
 
 def spec_of(lib: Any, dataset: Any) -> Any:
+    """Return the element spec of a dataset, or the name of the error."""
     try:
         return lib.experimental.get_element_spec(dataset)
     except (NotImplementedError, ValueError) as error:

@@ -7,26 +7,26 @@ import traceback
 
 DEADLINE_S = 30.0
 # Checks before the deadline counts, so that a stalled machine does not fail a test.
-LOOKS = 3000
+MIN_CHECKS = 3000
 
 
-def wait_for(condition, found=lambda: ""):
-    """Wait until the condition is true; fail after 30 s with the text of `found`."""
+def wait_for(condition, details=lambda: ""):
+    """Wait until the condition is true; fail after 30 s with the text of `details`."""
     deadline = time.monotonic() + DEADLINE_S
     never = threading.Event()
-    looks = 0
+    checks = 0
     while not condition():
-        looks += 1
-        late = looks > LOOKS and time.monotonic() > deadline
-        assert not late, f"waited in vain\n{found()}"
+        checks += 1
+        is_late = checks > MIN_CHECKS and time.monotonic() > deadline
+        assert not is_late, f"waited {DEADLINE_S} s without success\n{details()}"
         never.wait(0.005)
 
 
 def started_since(before):
     """Return the running threads that are not in the set `before`.
 
-    C++ threads are excluded, because Python lists such a thread as soon as it asks for
-    its thread object. The garbage collector may do that at any time.
+    C++ threads are excluded, because Python lists such a thread as soon as it gets its
+    thread object. The garbage collector may do that at any time.
     """
     return {
         thread

@@ -9,7 +9,7 @@ from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
 from gristmill._torch.batches.native import native_fetch
 from gristmill.torch import DataLoader, StatefulDataLoader
-from support.deferring import in_form, records, steps
+from support.deferring import make_element, records, steps
 from torch_loader.watched import canonical
 
 import gristmill as g  # isort: skip
@@ -246,7 +246,7 @@ def test_changed_dataset_is_still_gathered_natively(kind):
 @pytest.mark.parametrize("name", ["indices", "dataset"])
 def test_changed_subset_of_deferred_steps_matches_torch(name):
     def chain(eager, seed):
-        pairs = [in_form("dict", each, i) for i, each in enumerate(records(ROWS))]
+        pairs = [make_element("dict", each, i) for i, each in enumerate(records(ROWS))]
         decode, add = steps(eager, pairs[0][1])
         source = g.MapDataset.source([element for element, _ in pairs])
         return source.seed(seed).map(decode).random_map(add)

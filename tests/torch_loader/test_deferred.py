@@ -7,13 +7,13 @@ import torch
 import gristmill as g
 from gristmill._base.deferred import Deferred
 from gristmill.torch import DataLoader
-from support.deferring import in_form, made_by, records, steps
+from support.deferring import batch_threads, make_element, records, steps
 
 COUNT = 30
 
 
 def dataset(eager, form="dict", bad=()):
-    pairs = [in_form(form, each, i) for i, each in enumerate(records(COUNT, bad))]
+    pairs = [make_element(form, each, i) for i, each in enumerate(records(COUNT, bad))]
     decode, add = steps(eager, pairs[0][1])
     ds = g.MapDataset.source([element for element, _ in pairs]).seed(3)
     return ds.map(decode).random_map(add)
@@ -21,7 +21,7 @@ def dataset(eager, form="dict", bad=()):
 
 def batches(loader_class, data, **options):
     torch.manual_seed(1)
-    made_by.clear()
+    batch_threads.clear()
     found = []
     iterator = iter(loader_class(data, 4, shuffle=True, **options))
     for _ in range(COUNT):
@@ -40,7 +40,7 @@ def test_batches_match_torch(form, workers):
     expected = batches(torch.utils.data.DataLoader, dataset(True, form))
     assert len(expected) == 8
     assert batches(DataLoader, dataset(False, form), num_workers=workers) == expected
-    assert len(made_by) == (0 if workers else 8)
+    assert len(batch_threads) == (0 if workers else 8)
 
 
 def test_batches_of_subsets_match_torch():
@@ -50,7 +50,7 @@ def test_batches_of_subsets_match_torch():
 
     expected = batches(torch.utils.data.DataLoader, halves(True))
     assert batches(DataLoader, halves(False)) == expected
-    assert len(made_by) == 2
+    assert len(batch_threads) == 2
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -73,10 +73,10 @@ def test_kept_batches_are_not_overwritten():
 
 
 def test_user_collate_fn_gets_the_samples():
-    made_by.clear()
+    batch_threads.clear()
     loader = DataLoader(dataset(False), 4, collate_fn=len)
     assert list(loader) == [4] * 7 + [2]
-    assert not made_by
+    assert not batch_threads
 
 
 class Halves(Deferred):

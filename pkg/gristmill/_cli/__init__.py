@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments. None takes those of the process.
     """
-    parser = _parser()
+    parser = _build_parser()
     try:
         arguments = parser.parse_args(argv)
         if arguments.command is None:
@@ -68,7 +68,7 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gristmill",
         description="Convert, inspect and measure files of records; watch loaders.",

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from gristmill._base.types import Int64Array
 from gristmill._cli.opening import OpenFiles, open_files
 from gristmill._cli.terminal import (
     STYLE,
-    amount,
-    count,
-    number_from,
-    rate,
-    share,
-    table,
+    format_bytes,
+    format_count,
+    format_rate,
+    format_ratio,
+    format_table,
+    integer_parser,
 )
 from gristmill._convert.errors import CommandError
 from gristmill._convert.inputs import STEP_BYTES, reading
@@ -61,18 +61,25 @@ small, it measures the overhead of Python, and the last column can exceed 1.00.
 BLOCK_BYTES = 1 << 20
 SEED = 0
 # The most that one measurement reads. Only a part of larger files is read.
-MOST_RECORDS, MOST_STEPS = 5_000_000, 10_000
+MAX_RECORDS = 5_000_000
 
 
-class Rate(NamedTuple):
-    """The amount of data that was read in some time."""
+class Measurement(NamedTuple):
+    """The amount of data that one way to read has read in some time.
+
+    Attributes:
+        name: The name of the row in the table.
+        records: The number of records; preads in order may end within one.
+        record_bytes: Their size.
+        seconds: The time that reading took.
+        pread_per_s: Records per second of bare preads; 0 for their own rows.
+    """
 
     name: str
     records: float
     record_bytes: int
     seconds: float
-    # Records per second of bare preads; 0 for their own rows.
-    limit: float = 0.0
+    pread_per_s: float = 0.0
 
     @property
     def records_per_s(self) -> float:
@@ -89,21 +96,21 @@ def add_to(commands: Any) -> None:
     add("files", nargs="+", metavar="FILE", help="a file, a folder, or a 'pattern*'")
     add(
         "--workers",
-        type=_numbers,
+        type=_parse_numbers,
         default=[0, 2],
         metavar="N,N,...",
         help="numbers of worker processes of the DataLoader (default: 0,2)",
     )
     add(
         "--batch-size",
-        type=number_from(1),
+        type=integer_parser(1),
         default=256,
         metavar="N",
         help="records per read, and per batch (default: %(default)s)",
     )
     add(
         "--seconds",
-        type=_seconds,
+        type=_parse_seconds,
         default=1.0,
         metavar="S",
         help="seconds to measure each row (default: %(default)s)",
@@ -124,68 +131,79 @@ def run(arguments: argparse.Namespace) -> int:
             with open(path, "rb", buffering=0) as file:
                 while file.read(BLOCK_BYTES):
                     pass
-        rates = list(_measure(opened, arguments))
-    print(_as_json(opened, rates) if arguments.json else _as_table(opened, rates))
+        measurements = list(_measure(opened, arguments))
+    format_results = _as_json if arguments.json else _as_table
+    print(format_results(opened, measurements))
     return 0
 
 
-def _measure(opened: OpenFiles, arguments: argparse.Namespace) -> Iterator[Rate]:
+def _measure(opened: OpenFiles, arguments: argparse.Namespace) -> Iterator[Measurement]:
     batch_size, seconds = arguments.batch_size, arguments.seconds
-    bare = _total("pread in order", _preads_in_order(opened), seconds)
-    yield bare
-    limit = bare.records_per_s
-    yield _total("read in order", _in_order(opened), seconds, limit)
+    pread = _take_steps("pread in order", _pread_in_order(opened), seconds)
+    yield pread
+    pread_per_s = pread.records_per_s
+    yield _take_steps("read in order", _read_in_order(opened), seconds, pread_per_s)
     if opened.source is None:
         return
-    order = np.empty(min(opened.records, MOST_RECORDS), np.int64)
+    order = np.empty(min(opened.records, MAX_RECORDS), np.int64)
     _core.KeyPlan.range(opened.records).shuffle(SEED).fill(0, 1, order)
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    limit = 0.0
-    if opened.places is not None:
-        bare = _total("pread shuffled", _preads(opened, batches), seconds)
-        yield bare
-        limit = bare.records_per_s
-    yield _total("read shuffled", _reads(opened, batches), seconds, limit)
+    pread_per_s = 0.0
+    if opened.byte_ranges is not None:
+        pread = _take_steps("pread shuffled", _pread_batches(opened, batches), seconds)
+        yield pread
+        pread_per_s = pread.records_per_s
+    yield _take_steps(
+        "read shuffled", _read_batches(opened, batches), seconds, pread_per_s
+    )
     for number in arguments.workers:
-        name = f"DataLoader, {count(number, 'worker')}"
-        yield _total(name, _loads(opened, number, batch_size), seconds, limit)
+        name = f"DataLoader, {format_count(number, 'worker')}"
+        yield _take_steps(
+            name, _load_batches(opened, number, batch_size), seconds, pread_per_s
+        )
 
 
-# The number of records, their bytes, and the time that reading took, in s.
-Step: TypeAlias = tuple[float, int, float]
+class ReadStep(NamedTuple):
+    """The number of records that were read, their bytes, and the time in s."""
+
+    records: float
+    nbytes: int
+    seconds: float
 
 
-def _total(
-    name: str, steps: Iterator[Step], seconds: float, limit: float = 0.0
-) -> Rate:
+def _take_steps(
+    name: str, steps: Iterator[ReadStep], seconds: float, pread_per_s: float = 0.0
+) -> Measurement:
     """Take steps for `seconds` and add them up."""
-    records, done, elapsed = 0.0, 0, 0.0
+    records, nbytes, elapsed = 0.0, 0, 0.0
     while elapsed < seconds:
-        some, size, took = next(steps)
-        records += some
-        done += size
-        elapsed += took
-    return Rate(name, records, done, elapsed, limit)
+        step = next(steps)
+        records += step.records
+        nbytes += step.nbytes
+        elapsed += step.seconds
+    return Measurement(name, records, nbytes, elapsed, pread_per_s)
 
 
-def _preads_in_order(opened: OpenFiles) -> Iterator[Step]:
+def _pread_in_order(opened: OpenFiles) -> Iterator[ReadStep]:
+    """Read the files with bare preads, and count the records in proportion to bytes."""
     buffer = bytearray(BLOCK_BYTES)
-    per_byte = opened.records / max(opened.bytes, 1)
+    records_per_byte = opened.records / max(opened.bytes, 1)
     for path in itertools.cycle(opened.files):
         with open(path, "rb", buffering=0) as file:
-            at = 0
+            offset = 0
             while True:
                 start = time.perf_counter()
-                done = os.preadv(file.fileno(), [buffer], at)
-                took = time.perf_counter() - start
-                if not done:
+                nbytes = os.preadv(file.fileno(), [buffer], offset)
+                seconds = time.perf_counter() - start
+                if not nbytes:
                     break
-                yield done * per_byte, done, took
-                at += done
+                yield ReadStep(nbytes * records_per_byte, nbytes, seconds)
+                offset += nbytes
 
 
-def _preads(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[Step]:
-    assert opened.places is not None
+def _pread_batches(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[ReadStep]:
+    """Read batches of records with bare preads."""
+    assert opened.byte_ranges is not None
     with contextlib.ExitStack() as stack:
         files = [
             stack.enter_context(open(path, "rb", buffering=0)).fileno()
@@ -193,50 +211,55 @@ def _preads(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[Step]:
         ]
         for batch in itertools.cycle(batches):
             # Records of one chunk are read by one pread.
-            parts, begins, ends = np.unique(opened.places(batch), axis=1)
+            numbers, begins, ends = np.unique(opened.byte_ranges(batch), axis=1)
             buffer = memoryview(bytearray(int((ends - begins).max())))
             sizes = (ends - begins).tolist()
-            numbers = [files[part] for part in parts.tolist()]
-            wanted = list(zip(numbers, begins.tolist(), sizes, strict=True))
-            done = 0
+            fds = [files[number] for number in numbers.tolist()]
+            reads = list(zip(fds, begins.tolist(), sizes, strict=True))
+            nbytes = 0
             start = time.perf_counter()
-            for number, offset, size in wanted:
-                done += os.preadv(number, [buffer[:size]], offset)
-            yield len(batch), done, time.perf_counter() - start
+            for fd, offset, size in reads:
+                nbytes += os.preadv(fd, [buffer[:size]], offset)
+            yield ReadStep(len(batch), nbytes, time.perf_counter() - start)
 
 
-def _in_order(opened: OpenFiles) -> Iterator[Step]:
+def _read_in_order(opened: OpenFiles) -> Iterator[ReadStep]:
     """Read in steps of about 4 MiB, and start over at the end."""
-    each = max(1, STEP_BYTES // max(1, opened.bytes // opened.records))
+    step_records = max(1, STEP_BYTES // max(1, opened.bytes // opened.records))
     if opened.source is not None:
-        begins = range(0, opened.records, each)
-        steps = [np.arange(i, min(i + each, opened.records)) for i in begins]
-        yield from _reads(opened, steps)
+        batches = [
+            np.arange(begin, min(begin + step_records, opened.records))
+            for begin in range(0, opened.records, step_records)
+        ]
+        yield from _read_batches(opened, batches)
     while True:
         records = opened.stream()
         start = time.perf_counter()
-        while some := list(itertools.islice(records, each)):
-            took = time.perf_counter() - start
-            yield len(some), size_of(some), took
+        while batch := list(itertools.islice(records, step_records)):
+            seconds = time.perf_counter() - start
+            yield ReadStep(len(batch), size_of(batch), seconds)
             start = time.perf_counter()
 
 
-def _reads(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[Step]:
+def _read_batches(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[ReadStep]:
+    """Read batches of records from the source."""
     reader, source = opened.reader, opened.source
-    together = getattr(source, "__getitems__", None)
+    getitems = getattr(source, "__getitems__", None)
     for batch in itertools.cycle(batches):
         start = time.perf_counter()
         if reader is not None:
             contents, _ = reader.read_many(batch, packed=True)
-            yield len(batch), len(contents), time.perf_counter() - start
+            yield ReadStep(len(batch), len(contents), time.perf_counter() - start)
             continue
         keys = batch.tolist()
-        found = [source[key] for key in keys] if together is None else together(keys)
-        took = time.perf_counter() - start
-        yield len(batch), size_of(found), took
+        elements = getitems(keys) if getitems else [source[key] for key in keys]
+        seconds = time.perf_counter() - start
+        yield ReadStep(len(batch), size_of(elements), seconds)
 
 
-def _loads(opened: OpenFiles, workers: int, batch_size: int) -> Iterator[Step]:
+def _load_batches(
+    opened: OpenFiles, workers: int, batch_size: int
+) -> Iterator[ReadStep]:
     """Take batches of a DataLoader after the first, when its workers have started."""
     source: Any = opened.source
     batches: Any = iter(
@@ -250,47 +273,57 @@ def _loads(opened: OpenFiles, workers: int, batch_size: int) -> Iterator[Step]:
     next(batches)
     start = time.perf_counter()
     for batch in batches:
-        took = time.perf_counter() - start
-        yield len(batch), size_of(batch), took
+        seconds = time.perf_counter() - start
+        yield ReadStep(len(batch), size_of(batch), seconds)
         start = time.perf_counter()
 
 
-def _as_table(opened: OpenFiles, rates: list[Rate]) -> str:
+def _as_table(opened: OpenFiles, measurements: list[Measurement]) -> str:
     rows = [("", "records/s", "MB/s", "of pread")]
-    for each in rates:
-        part = share(each.records_per_s / each.limit) if each.limit else ""
+    for each in measurements:
+        part = (
+            format_ratio(each.records_per_s / each.pread_per_s)
+            if each.pread_per_s
+            else ""
+        )
         megabytes = each.record_bytes / each.seconds / 1e6
-        rows.append((each.name, rate(each.records_per_s), rate(megabytes), part))
-    files = "" if len(opened.files) == 1 else f"{count(len(opened.files), 'file')}, "
-    size = amount(opened.bytes)
-    title = f"{opened.name}: {files}{count(opened.records, 'record')}, {size}"
+        rows.append(
+            (each.name, format_rate(each.records_per_s), format_rate(megabytes), part)
+        )
+    files = (
+        "" if len(opened.files) == 1 else f"{format_count(len(opened.files), 'file')}, "
+    )
+    size = format_bytes(opened.bytes)
+    title = f"{opened.name}: {files}{format_count(opened.records, 'record')}, {size}"
     notes = [opened.note] if opened.note else []
-    if opened.places is not None:
+    if opened.byte_ranges is not None:
         notes.append(NOTE.rstrip())
-    return "\n\n".join([title, table(rows), *notes])
+    return "\n\n".join([title, format_table(rows), *notes])
 
 
-def _as_json(opened: OpenFiles, rates: list[Rate]) -> str:
+def _as_json(opened: OpenFiles, measurements: list[Measurement]) -> str:
     rows = [
         {
             "name": each.name,
             "records_per_s": each.records_per_s,
             "bytes_per_s": each.record_bytes / each.seconds,
-            "of_pread": each.records_per_s / each.limit if each.limit else None,
+            "of_pread": each.records_per_s / each.pread_per_s
+            if each.pread_per_s
+            else None,
         }
-        for each in rates
+        for each in measurements
     ]
     return json.dumps({"path": opened.name, "rates": rows})
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     parts = text.split(",")
     if not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 0,2,4")
     return [int(part) for part in parts]
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

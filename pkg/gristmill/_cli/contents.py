@@ -14,7 +14,7 @@ import numpy as np
 from gristmill import _core, errors, sources
 from gristmill._base.progress_bar import Progress
 from gristmill._base.types import Int64Array
-from gristmill._cli.forms import Form
+from gristmill._cli.file_formats import AnyFormat
 from gristmill._convert.errors import CommandError
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
@@ -33,12 +33,17 @@ SAMPLE_RECORDS = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Statistics of record sizes, in bytes.
+    """Statistics of record sizes, in bytes.  JSON output has fields of these names.
 
     Attributes:
         counted: The number of records that were measured.
         exact: Whether all records were measured.
         total: The total size of the measured records.
+        least: The size of the smallest measured record.
+        median: The median size; None for the totals of several files, which do not
+            keep individual sizes.
+        mean: The mean size.
+        most: The size of the largest measured record.
         histogram: Pairs of a limit, which is a power of two, and the number of records
             that are smaller than it but not smaller than the previous limit.
     """
@@ -47,7 +52,6 @@ class Sizes:
     exact: bool
     total: int
     least: int
-    # None for the totals of several files, which do not keep individual sizes.
     median: int | None
     mean: float
     most: int
@@ -56,7 +60,13 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """A range of unreadable records that starts at `first`, and a description."""
+    """A range of unreadable records.  JSON output has fields of these names.
+
+    Attributes:
+        first: The number of the first record.
+        records: The number of records.
+        text: A description.
+    """
 
     first: int
     records: int
@@ -65,7 +75,21 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The contents of a file. JSON output lists the fields in this order."""
+    """The contents of a file. JSON output lists the fields in this order.
+
+    Attributes:
+        path: The path of the file.
+        format: The name of its format, for readers.
+        file_bytes: The size of the file.
+        records: The number of records.
+        chunks: The number of chunks, or of row groups; None if its format has neither.
+        group_size: The most records in a chunk or a row group; None without chunks.
+        details: Texts about how the file was written, by their names.
+        sizes: Statistics of record sizes; None if they are not known.
+        verified: Whether all records were read.
+        damaged: The unreadable records that were found.
+        head: The first records.
+    """
 
     path: str
     format: str
@@ -81,13 +105,13 @@ class Contents:
 
 
 def examine(
-    path: str, form: Form, head: int, verify: bool, progress: Progress
+    path: str, file_format: AnyFormat, head: int, verify: bool, progress: Progress
 ) -> Contents:
     """Examine the contents of a file.
 
     Args:
         path: The file.
-        form: Its format.
+        file_format: Its format.
         head: The number of leading records to return.
         verify: Whether to read all records.
         progress: Receives the number of records read.
@@ -95,28 +119,29 @@ def examine(
     Raises:
         CommandError: The file cannot be opened or is damaged as a whole.
     """
-    if form == "files":
+    if file_format == "files":
         raise CommandError(f"{path}: a folder of files has nothing to inspect.")
     with reading(path):
-        if form == "parquet":
-            found = _parquet(ParquetInput(path, "json"), head, verify, progress)
-        elif form in ("tar", "bag"):
-            made = sources.TarDataSource if form == "tar" else sources.BagDataSource
-            found = _file(made(path).reader, head, verify, progress)
-            found |= {"format": "tar" if form == "tar" else "Bagz"}
-        elif form == "jsonl":
-            found = _stream(JsonLinesInput(path, "json"), head, verify)
+        if file_format == "parquet":
+            found = _examine_parquet(ParquetInput(path, "json"), head, verify, progress)
+        elif file_format in ("tar", "bag"):
+            is_tar = file_format == "tar"
+            source_class = sources.TarDataSource if is_tar else sources.BagDataSource
+            found = _examine_reader(source_class(path).reader, head, verify, progress)
+            found |= {"format": "tar" if is_tar else "Bagz"}
+        elif file_format == "jsonl":
+            found = _examine_stream(JsonLinesInput(path, "json"), head, verify)
             found["format"] = "JSON lines"
-        elif form == "array_record":
+        elif file_format == "array_record":
             file = _core.RecordFile(path)
             options = file.options
             found = {
-                **_file(file, head, verify, progress),
+                **_examine_reader(file, head, verify, progress),
                 "format": "ArrayRecord",
                 "chunks": file.num_chunks,
                 "group_size": file.group_size,
                 "details": {
-                    "codec": _codec(options),
+                    "codec": _codec_of_options(options),
                     "options": options or "not recorded",
                 },
             }
@@ -124,45 +149,47 @@ def examine(
             tf_record = TFRecordInput(path)
             compression = tf_record.compression
             if compression:
-                found = _stream(tf_record, head, verify)
+                found = _examine_stream(tf_record, head, verify)
             else:
-                found = _file(tf_record.open(), head, verify, progress)
+                found = _examine_reader(tf_record.open(), head, verify, progress)
             codec = (compression or "none").lower()
             found |= {"format": "TFRecord", "details": {"codec": codec}}
         size = os.path.getsize(path)
         return Contents(path=path, file_bytes=size, verified=verify, **found)
 
 
-def _file(
+def _examine_reader(
     file: _core.RecordReader, head: int, verify: bool, progress: Progress
 ) -> dict[str, Any]:
-    """Examine a file that supports random access."""
+    """Return fields of the `Contents` of a file that supports random access."""
     return {
         "records": len(file),
-        "sizes": _sizes_of_file(file),
-        "damaged": _damage(file, progress) if verify else [],
-        "head": _head(file, head, verify),
+        "sizes": _sample_sizes(file),
+        "damaged": _find_damage(file, progress) if verify else [],
+        "head": _read_head(file, head, verify),
     }
 
 
-def _codec(options: str) -> str:
+def _codec_of_options(options: str) -> str:
+    """Return the codec that the options of an ArrayRecord writer name."""
     for option in options.split(","):
         if option.partition(":")[0] in ("uncompressed", "zstd", "brotli", "snappy"):
             return "none" if option == "uncompressed" else option
     return "not recorded"
 
 
-def _sizes_of_file(file: _core.RecordReader) -> Sizes | None:
+def _sample_sizes(file: _core.RecordReader) -> Sizes | None:
+    """Measure all records, or a sample; return None if they cannot be read."""
     total = len(file)
     if file.knows_sizes or total <= SAMPLE_RECORDS:
-        wanted = np.arange(total)
+        numbers = np.arange(total)
     else:
         # Sample runs of neighbors: each chunk is then decoded once for many records.
         runs, length = 20, SAMPLE_RECORDS // 20
         starts = np.linspace(0, total - length, runs).astype(np.int64)
-        wanted = (starts[:, None] + np.arange(length)).reshape(-1)
+        numbers = (starts[:, None] + np.arange(length)).reshape(-1)
     try:
-        return sizes_of(file.sizes(wanted), total)
+        return sizes_of(file.sizes(numbers), total)
     except errors.CorruptRecord:
         return None  # The rest of the summary is still shown.
 
@@ -186,55 +213,61 @@ def sizes_of(sizes: Int64Array, total: int) -> Sizes | None:
     )
 
 
-def _head(file: _core.RecordReader, head: int, verify: bool) -> list[bytes]:
+def _read_head(file: _core.RecordReader, head: int, verify: bool) -> list[bytes]:
     """Return the first records, without damaged ones if `verify` lists those."""
-    found = []
+    records = []
     for number in range(min(head, len(file))):
         try:
-            found.append(file.read(number))
+            records.append(file.read(number))
         except errors.CorruptRecord:
             if not verify:
                 raise
-    return found
+    return records
 
 
-def _damage(file: _core.RecordReader, progress: Progress) -> list[Damage]:
+def _find_damage(file: _core.RecordReader, progress: Progress) -> list[Damage]:
     """Read every record, and return the unreadable ranges."""
     found: list[Damage] = []
     progress.begin("records verified", len(file))
     for step in steps_of(file):
-        known = found[-1].first + found[-1].records if found else 0
+        # A damaged range can extend into the next step.
+        damage_end = found[-1].first + found[-1].records if found else 0
         try:
-            file.read_many(step[step >= known], packed=True)
+            file.read_many(step[step >= damage_end], packed=True)
         except errors.CorruptRecord:
-            found += _damage_in(file, max(known, int(step[0])), int(step[-1]) + 1)
+            first = max(damage_end, int(step[0]))
+            found += _find_damage_between(file, first, int(step[-1]) + 1)
         progress.advance(len(step))
     return found
 
 
-def _damage_in(file: _core.RecordReader, number: int, end: int) -> Iterator[Damage]:
+def _find_damage_between(
+    file: _core.RecordReader, first: int, end: int
+) -> Iterator[Damage]:
+    """Read the records [first, end) one by one, and yield the unreadable ranges."""
+    number = first
     while number < end:
-        lost = 1
+        step = 1
         try:
             file.read(number)
         except errors.CorruptRecord as error:
             if isinstance(file, _core.RecordFile):
                 # The hash covers the whole chunk, so the rest of it is lost.
-                begin_of_next = (number // file.group_size + 1) * file.group_size
-                lost = min(len(file), begin_of_next) - number
-            yield Damage(number, lost, str(error))
-        number += lost
+                next_chunk = (number // file.group_size + 1) * file.group_size
+                step = min(len(file), next_chunk) - number
+            yield Damage(number, step, str(error))
+        number += step
 
 
-def _stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
-    """Examine a file that can only be read sequentially."""
+def _examine_stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
+    """Return fields of the `Contents` of a file that can only be read sequentially."""
     sizes = array.array("q")
-    first: list[bytes] = []
+    head_records: list[bytes] = []
     damaged = []
     try:
         for record in source.records(0):
-            if len(first) < head:
-                first.append(record)
+            if len(head_records) < head:
+                head_records.append(record)
             sizes.append(len(record))
     except CommandError as problem:
         if not verify:
@@ -244,24 +277,28 @@ def _stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
         "records": len(sizes),
         "sizes": sizes_of(np.array(sizes, dtype=np.int64), len(sizes)),
         "damaged": damaged,
-        "head": first,
+        "head": head_records,
     }
 
 
-def _parquet(
+def _examine_parquet(
     rows: ParquetInput, head: int, verify: bool, progress: Progress
 ) -> dict[str, Any]:
     with rows.open() as file:
         meta = file.metadata
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
-        codecs = {g.column(c).compression for g in groups for c in range(g.num_columns)}
+        codecs = {
+            group.column(column).compression
+            for group in groups
+            for column in range(group.num_columns)
+        }
         schema = file.schema_arrow
     columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
     records = rows.records(0)
     damaged = []
-    first = []
+    head_records = []
     try:
-        first = list(itertools.islice(records, head))
+        head_records = list(itertools.islice(records, head))
         if verify:
             progress.begin("rows verified", meta.num_rows)
             for _ in records:
@@ -277,5 +314,5 @@ def _parquet(
         "group_size": max((group.num_rows for group in groups), default=None),
         "details": {"codec": ", ".join(sorted(codecs)).lower(), "columns": columns},
         "damaged": damaged,
-        "head": first,
+        "head": head_records,
     }

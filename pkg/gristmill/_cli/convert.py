@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gristmill._base.progress_bar import Progress, new_display
-from gristmill._cli.terminal import STYLE, amount, count, number_from
+from gristmill._cli.terminal import STYLE, format_bytes, format_count, integer_parser
 from gristmill._convert import finding
 from gristmill._convert.conversion import convert
 from gristmill._convert.errors import CommandError
@@ -55,14 +55,14 @@ def add_to(commands: Any) -> None:
     add("output", metavar="OUT", help="the file, or the start of the shards' names")
     add(
         "--shards",
-        type=_shards,
+        type=_parse_shards,
         metavar="N|inputs",
         help="number of files to write, OUT-00000-of-0000N.array_record and so on, or"
         " 'inputs' for one per input (default: one file, named OUT)",
     )
     add(
         "--group-size",
-        type=number_from(1),
+        type=integer_parser(1),
         default=1,
         metavar="N",
         help="records that are compressed and read together (default: 1, which is best"
@@ -70,14 +70,14 @@ def add_to(commands: Any) -> None:
     )
     add(
         "--compression",
-        type=_compression,
+        type=_parse_compression,
         default="zstd:3",
         metavar="CODEC",
         help="none, zstd[:LEVEL], brotli[:LEVEL] or snappy (default: zstd:3)",
     )
     add(
         "--processes",
-        type=number_from(1),
+        type=integer_parser(1),
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="shards to write at once (default: the number of cores, %(default)s)",
@@ -93,10 +93,10 @@ def add_to(commands: Any) -> None:
 
 
 def _add_options_of_inputs(add: Callable[..., Any]) -> None:
-    """Add the options that control how inputs are read."""
+    """Add the options that control outcome inputs are read."""
     add(
         "--from",
-        dest="form",
+        dest="file_format",
         choices=finding.FORMATS,
         metavar="FORMAT",
         help="format of the inputs: " + ", ".join(finding.FORMATS) + " (default:"
@@ -134,18 +134,18 @@ def run(arguments: argparse.Namespace) -> int:
     _check_outside(paths, arguments.output)
     inputs = finding.inputs_of(
         paths,
-        arguments.form,
+        arguments.file_format,
         arguments.encode,
         arguments.with_names,
         arguments.follow_links,
     )
     by_input = arguments.shards == "inputs"
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
-    _check_apart(inputs, output)
+    _check_not_inputs(inputs, output)
     progress = Progress() if arguments.quiet else new_display()
     start = time.monotonic()
     try:
-        files, written = convert(
+        files, written_count = convert(
             inputs,
             output,
             writer_options(arguments.group_size, arguments.compression),
@@ -161,8 +161,8 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         progress.end()
     if not arguments.quiet:
-        read = count(len(inputs), "input")
-        print(_summary(files, written, output, read, time.monotonic() - start))
+        seconds = time.monotonic() - start
+        print(_summary(files, written_count, output, len(inputs), seconds))
     return 0
 
 
@@ -178,42 +178,44 @@ def _check_outside(paths: Sequence[str], output: str) -> None:
             )
 
 
-def _check_apart(inputs: Sequence[Input], output: Output) -> None:
+def _check_not_inputs(inputs: Sequence[Input], output: Output) -> None:
     """Raise CommandError if an output file is also an input."""
     outputs = {os.path.realpath(output.final(shard)) for shard in range(output.count)}
-    for each in inputs:
-        if os.path.realpath(each.path) in outputs:
+    for source in inputs:
+        if os.path.realpath(source.path) in outputs:
             raise CommandError(
-                f"{each.path} is both an input and an output. Choose another OUT."
+                f"{source.path} is both an input and an output. Choose another OUT."
             )
 
 
 def _summary(
     files: Sequence[WrittenFile],
-    written: int,
+    written_count: int,
     output: Output,
-    read: str,
+    input_count: int,
     seconds: float,
 ) -> str:
+    """Describe a finished conversion, of which this run wrote `written_count` files."""
     name = output.final(0)
     if output.count > 1:
         name += f" ... {os.path.basename(output.final(output.count - 1))}"
-    records = count(sum(file.records for file in files), "record")
-    record_bytes = amount(sum(file.record_bytes for file in files))
-    file_bytes = amount(sum(file.file_bytes for file in files))
-    how = f"written and verified in {seconds:.1f} s"
-    if not written:
-        how = "already finished"
-    elif written < output.count:
-        kept = output.count - written
-        how = f"{count(kept, 'file')} already finished, the others {how}"
-    return f"{name}: {records} of {read} ({record_bytes} in {file_bytes}), {how}."
+    records = format_count(sum(file.records for file in files), "record")
+    record_bytes = format_bytes(sum(file.record_bytes for file in files))
+    file_bytes = format_bytes(sum(file.file_bytes for file in files))
+    outcome = f"written and verified in {seconds:.1f} s"
+    if not written_count:
+        outcome = "already finished"
+    elif written_count < output.count:
+        earlier_files = format_count(output.count - written_count, "file")
+        outcome = f"{earlier_files} already finished, the others {outcome}"
+    inputs = format_count(input_count, "input")
+    return f"{name}: {records} of {inputs} ({record_bytes} in {file_bytes}), {outcome}."
 
 
-def _shards(text: str) -> int | str:
+def _parse_shards(text: str) -> int | str:
     if text == "inputs":
         return text
-    number = number_from(1)(text)
+    number = integer_parser(1)(text)
     if number > 99_999:
         raise argparse.ArgumentTypeError(
             f"the number of shards must be at most 99999, got {number}"
@@ -221,7 +223,7 @@ def _shards(text: str) -> int | str:
     return number
 
 
-def _compression(text: str) -> str:
+def _parse_compression(text: str) -> str:
     try:
         writer_options(1, text)
     except ValueError as error:

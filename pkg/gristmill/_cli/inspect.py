@@ -12,10 +12,17 @@ from typing import Any
 
 from gristmill._base.progress_bar import new_display
 from gristmill._cli import contents
-from gristmill._cli.forms import files_by_form, form_of
-from gristmill._cli.records import show
-from gristmill._cli.terminal import STYLE, amount, bar, count, number_from, table
-from gristmill._cli.totals import Totals, totals, totals_of_plain
+from gristmill._cli.file_formats import detect_format, group_by_format
+from gristmill._cli.records import describe_record
+from gristmill._cli.terminal import (
+    STYLE,
+    draw_bar,
+    format_bytes,
+    format_count,
+    format_table,
+    integer_parser,
+)
+from gristmill._cli.totals import Totals, add_up, add_up_plain_files
 from gristmill._convert import finding
 from gristmill._convert.errors import CommandError
 from gristmill._convert.paths import files_below, stat_regular
@@ -55,14 +62,14 @@ def add_to(commands: Any) -> None:
     )
     add(
         "--head",
-        type=number_from(0),
+        type=integer_parser(0),
         default=3,
         metavar="N",
         help="number of first records to show (default: %(default)s)",
     )
     add(
         "--from",
-        dest="form",
+        dest="file_format",
         choices=contents.FORMATS,
         metavar="FORMAT",
         help="format of the files: " + ", ".join(contents.FORMATS) + " (default:"
@@ -78,36 +85,37 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the contents of each file and folder; return 1 if any has a problem."""
-    report = _Printer(arguments.json)
+    printer = _Printer(arguments.json)
     for path in finding.expand(arguments.files):
         if os.path.isdir(path):
-            _inspect_folder(path, arguments, report)
-        elif found := _examine(path, arguments, report):
-            report.show(found)
-    return 1 if report.wrong else 0
+            _inspect_folder(path, arguments, printer)
+        elif found := _examine(path, arguments, printer):
+            printer.show(found)
+    return 1 if printer.has_problems else 0
 
 
 class _Printer:
     """Prints contents of files, and problems.
 
     Attributes:
-        wrong: Whether any file is damaged or unreadable.
+        has_problems: Whether any file is damaged or unreadable.
     """
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
+        # The number of files and folders printed so far.
         self._shown_count = 0
-        self.wrong = False
+        self.has_problems = False
 
     def show(self, found: contents.Contents) -> None:
         if self._shown_count and not self._as_json:
             print()
         self._shown_count += 1
-        self.wrong |= bool(found.damaged)
+        self.has_problems |= bool(found.damaged)
         print(_as_json(found) if self._as_json else _as_text(found))
 
     def show_problem(self, path: str, problem: CommandError) -> None:
-        self.wrong = True
+        self.has_problems = True
         sys.stdout.flush()
         if self._as_json:
             print(json.dumps({"path": path, "error": str(problem)}))
@@ -116,50 +124,54 @@ class _Printer:
 
 
 def _examine(
-    path: str, arguments: argparse.Namespace, report: _Printer
+    path: str, arguments: argparse.Namespace, printer: _Printer
 ) -> contents.Contents | None:
     """Return the contents of a file; if that fails, show the problem."""
     progress = new_display()
     try:
         stat_regular(path)
-        form = arguments.form or form_of(path, contents.FORMATS)
-        return contents.examine(path, form, arguments.head, arguments.verify, progress)
+        file_format = arguments.file_format or detect_format(path, contents.FORMATS)
+        return contents.examine(
+            path, file_format, arguments.head, arguments.verify, progress
+        )
     except CommandError as problem:
-        report.show_problem(path, problem)
+        printer.show_problem(path, problem)
         return None
     finally:
         progress.end()
 
 
 def _inspect_folder(
-    folder: str, arguments: argparse.Namespace, report: _Printer
+    folder: str, arguments: argparse.Namespace, printer: _Printer
 ) -> None:
     """Show a summary for each format of the files below a folder."""
-    if arguments.form:
-        below = files_below(folder, follow_links=True)
-        if not below:
+    if arguments.file_format:
+        names = files_below(folder, follow_links=True)
+        if not names:
             raise CommandError(f"{folder}: this folder contains no files.")
-        forms = {arguments.form: [os.path.join(folder, name) for name in below]}
+        paths = [os.path.join(folder, name) for name in names]
+        paths_by_format = {arguments.file_format: paths}
         others: list[str] = []
     else:
-        forms, others = files_by_form(folder)
-    for paths in forms.values():
-        examined = (_examine(path, arguments, report) for path in paths)
+        paths_by_format, others = group_by_format(folder)
+    for paths in paths_by_format.values():
+        examined = (_examine(path, arguments, printer) for path in paths)
         found = [each for each in examined if each is not None]
         if found:
-            report.show(totals(folder, found, arguments.head, len(others)))
-    if forms:
+            printer.show(add_up(folder, found, arguments.head, len(others)))
+    if paths_by_format:
         return
     try:
-        report.show(totals_of_plain(folder, others, arguments.head))
+        printer.show(add_up_plain_files(folder, others, arguments.head))
     except CommandError as problem:
-        report.show_problem(folder, problem)
+        printer.show_problem(folder, problem)
 
 
 def _as_json(found: contents.Contents) -> str:
     fields = dataclasses.asdict(found)
     fields["head"] = [
-        {"bytes": len(record), **show(record)._asdict()} for record in found.head
+        {"bytes": len(record), **describe_record(record)._asdict()}
+        for record in found.head
     ]
     return json.dumps(fields)
 
@@ -170,60 +182,68 @@ def _as_text(found: contents.Contents) -> str:
         others = f" (and {found.other_files:,} others)" if found.other_files else ""
         rows.append(("files", f"{found.files:,}{others}"))
     rows += [
-        ("size", amount(found.file_bytes)),
+        ("size", format_bytes(found.file_bytes)),
         ("records", f"{found.records:,}"),
     ]
     if found.chunks is not None:
-        rows.append(("chunks", _chunks(found)))
+        rows.append(("chunks", _format_chunks(found)))
     rows += [(name, value) for name, value in found.details.items() if value]
     if found.verified:
-        lost = sum(each.records for each in found.damaged)
-        verdict = f"{lost:,} of {count(found.records, 'record')} damaged, listed below"
-        whole = "every record is whole"
-        rows.append(("verified", verdict if found.damaged else whole))
+        verdict = "every record is whole"
+        if found.damaged:
+            damaged_records = sum(damage.records for damage in found.damaged)
+            all_records = format_count(found.records, "record")
+            verdict = f"{damaged_records:,} of {all_records} damaged, listed below"
+        rows.append(("verified", verdict))
     width = max(len(name) for name, _ in rows)
     lines = [found.path, *(f"  {name:<{width}}  {value}" for name, value in rows)]
     if found.sizes:
         lines += ["", *_histogram(found.sizes)]
     if found.head:
-        lines += ["", f"  first {count(len(found.head), 'record')}"]
+        lines += ["", f"  first {format_count(len(found.head), 'record')}"]
         lines += [
             _record_line(number, record) for number, record in enumerate(found.head)
         ]
     if found.damaged:
-        lines += ["", f"  damaged: {count(len(found.damaged), 'place')}"]
-        lines += [f"    {each.text}" for each in found.damaged]
+        lines += ["", f"  damaged: {format_count(len(found.damaged), 'place')}"]
+        lines += [f"    {damage.text}" for damage in found.damaged]
     return "\n".join(lines)
 
 
-def _chunks(found: contents.Contents) -> str:
+def _format_chunks(found: contents.Contents) -> str:
     text = f"{found.chunks:,}"
     if found.group_size and found.chunks:
-        text += f" of {count(found.group_size, 'record')}"
+        text += f" of {format_count(found.group_size, 'record')}"
         text += " (the last may have fewer)" if found.group_size > 1 else ""
     return text
 
 
 def _histogram(sizes: contents.Sizes) -> list[str]:
     """Return the lines of a histogram of record sizes."""
-    of = "" if sizes.exact else f", of {sizes.counted:,} sampled"
-    median = "" if sizes.median is None else f" median {amount(sizes.median)},"
+    sample = "" if sizes.exact else f", of {sizes.counted:,} sampled"
+    median = "" if sizes.median is None else f" median {format_bytes(sizes.median)},"
     lines = [
-        f"  record sizes{of}: least {amount(sizes.least)},{median} mean"
-        f" {amount(sizes.mean)}, most {amount(sizes.most)}"
+        f"  record sizes{sample}: least {format_bytes(sizes.least)},{median} mean"
+        f" {format_bytes(sizes.mean)}, most {format_bytes(sizes.most)}"
     ]
-    most = max(number for _, number in sizes.histogram)
+    largest_number = max(number for _, number in sizes.histogram)
     rows = [
-        (f"    < {amount(limit)}", f"{number:,}") for limit, number in sizes.histogram
+        (f"    < {format_bytes(limit)}", f"{number:,}")
+        for limit, number in sizes.histogram
     ]
-    for row, (_, number) in zip(table(rows).splitlines(), sizes.histogram, strict=True):
-        lines.append(f"{row}  {bar(number / most, BAR_COLUMNS)}".rstrip())
+    for row, (_, number) in zip(
+        format_table(rows).splitlines(), sizes.histogram, strict=True
+    ):
+        lines.append(
+            f"{row}  {draw_bar(number / largest_number, BAR_COLUMNS)}".rstrip()
+        )
     return lines
 
 
 def _record_line(number: int, record: bytes) -> str:
-    shown = show(record)
-    line = f"    {number}  {shown.kind:<7}  {shown.text}"
+    """Return the line of a record, cut to the width of the terminal if there is one."""
+    description = describe_record(record)
+    line = f"    {number}  {description.kind:<7}  {description.text}"
     if not sys.stdout.isatty():
         return line
     columns = shutil.get_terminal_size().columns

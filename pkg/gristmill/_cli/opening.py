@@ -5,26 +5,27 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gristmill import _core, sources
 from gristmill._base.types import Int64Array
-from gristmill._cli.forms import Form, files_by_form, form_of
+from gristmill._cli.file_formats import AnyFormat, detect_format, group_by_format
 from gristmill._convert import finding
 from gristmill._convert.errors import CommandError, import_optional
 from gristmill._convert.inputs import Input, JsonLinesInput, TFRecordInput, reading
 from gristmill._convert.paths import stat_regular
 
 # The file that TFDS writes next to its shards.
-TFDS_FILE = "features.json"
-IN_ORDER = (
+TFDS_FEATURES_FILE = "features.json"
+SEQUENTIAL_NOTE = (
     "{} can only be read in order. To read in any order, convert: gristmill convert {}"
     " OUT"
 )
-# Maps k record numbers to byte ranges, shape (3, k): file number, begin, end.
-Places = Callable[[Int64Array], Int64Array]
+# Maps k record numbers to byte ranges, shape (3, k): the number of the file, the begin
+# and the end.
+ByteRanges = Callable[[Int64Array], Int64Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +38,7 @@ class OpenFiles:
         records: The number of records in all files.
         source: The random-access source, or None if they can only be read in order.
         reader: Reads raw records without building elements, or None.
-        places: Maps record numbers to byte ranges, or None if these are not known.
+        byte_ranges: Maps record numbers to byte ranges, or None if these are not known.
         stream: Iterates over the records if `source` is None.
         note: A note for the user.
     """
@@ -47,7 +48,7 @@ class OpenFiles:
     records: int
     source: Any = None
     reader: _core.RecordReader | None = None
-    places: Places | None = None
+    byte_ranges: ByteRanges | None = None
     stream: Callable[[], Iterator[bytes]] = lambda: iter(())
     note: str = ""
 
@@ -71,45 +72,46 @@ def open_files(names: Sequence[str]) -> OpenFiles:
     name = paths[0] if len(paths) == 1 else " ".join(names)
     if len(paths) == 1 and os.path.isdir(paths[0]):
         (folder,) = paths
-        if os.path.exists(os.path.join(folder, TFDS_FILE)):
+        if os.path.exists(os.path.join(folder, TFDS_FEATURES_FILE)):
             with reading(folder):
                 source = sources.TFDSDataSource(folder)
                 files = [*source.records.paths]
                 return OpenFiles(name, files, len(source), source)
-        found, _ = files_by_form(folder)
-        if not found:
-            return _class_folders(folder)
+        paths_by_format, _ = group_by_format(folder)
+        if not paths_by_format:
+            return _open_class_folders(folder)
     else:
-        found = _by_form(paths)
-    if len(found) > 1:
+        paths_by_format = _group_paths(paths)
+    if len(paths_by_format) > 1:
         raise CommandError(
             f"{name}: expected files of one format, found several formats:"
-            f" {', '.join(sorted(found))}. Pass only the files of one."
+            f" {', '.join(sorted(paths_by_format))}. Pass only the files of one."
         )
-    ((form, files),) = found.items()
+    ((file_format, files),) = paths_by_format.items()
     for file in files:
         stat_regular(file)
     with reading(files[0]):
-        return _open(name, form, files)
+        return _open_files(name, file_format, files)
 
 
-def _by_form(paths: list[str]) -> dict[Form, list[str]]:
-    found: dict[Form, list[str]] = {}
+def _group_paths(paths: list[str]) -> dict[AnyFormat, list[str]]:
+    """Return the files and the files below folders, by format."""
+    paths_by_format: dict[AnyFormat, list[str]] = {}
     for path in paths:
         if os.path.isdir(path):
-            for form, files in files_by_form(path)[0].items():
-                found.setdefault(form, []).extend(files)
+            for file_format, files in group_by_format(path)[0].items():
+                paths_by_format.setdefault(file_format, []).extend(files)
         else:
             stat_regular(path)
-            found.setdefault(form_of(path), []).append(path)
-    if not found:
+            paths_by_format.setdefault(detect_format(path), []).append(path)
+    if not paths_by_format:
         raise CommandError(
             f"{paths[0]}: expected a file of a known format, found none."
         )
-    return found
+    return paths_by_format
 
 
-def _class_folders(folder: str) -> OpenFiles:
+def _open_class_folders(folder: str) -> OpenFiles:
     try:
         source = sources.FolderDataSource(folder)
     except FileNotFoundError as error:
@@ -121,25 +123,25 @@ def _class_folders(folder: str) -> OpenFiles:
     return OpenFiles(folder, files, len(source), source)
 
 
-def _open(name: str, form: Form, files: list[str]) -> OpenFiles:
-    if form == "array_record":
+def _open_files(name: str, file_format: AnyFormat, files: list[str]) -> OpenFiles:
+    if file_format == "array_record":
         source: Any = sources.ArrayRecordDataSource(files)
-        places = [_places_of_chunks(_core.RecordFile(file)) for file in files]
-        return _open_records(name, files, source, places)
-    if form == "tfrecord":
+        indexed_files = [_index_chunks(_core.RecordFile(file)) for file in files]
+        return _open_records(name, files, source, indexed_files)
+    if file_format == "tfrecord":
         inputs = [TFRecordInput(file) for file in files]
-        if any(each.compression for each in inputs):
+        if any(file_input.compression for file_input in inputs):
             return _open_streams(name, files, "Compressed TFRecord files", inputs)
-        readers = [each.open() for each in inputs]
+        readers = [file_input.open() for file_input in inputs]
         source = sources.TFRecordDataSource(files)
-        return _open_records(name, files, source, [*map(_places_of_frames, readers)])
-    if form == "jsonl":
+        return _open_records(name, files, source, [*map(_index_frames, readers)])
+    if file_format == "jsonl":
         lines = [JsonLinesInput(file, "json") for file in files]
         return _open_streams(name, files, "JSON lines", lines)
-    if form == "parquet":
+    if file_format == "parquet":
         import_optional("pyarrow")
         source = sources.ParquetDataSource(files)
-    elif form == "tar":
+    elif file_format == "tar":
         source = sources.TarDataSource(files)
     else:
         source = sources.BagDataSource(files)
@@ -148,51 +150,64 @@ def _open(name: str, form: Form, files: list[str]) -> OpenFiles:
 
 
 def _open_streams(
-    name: str, files: list[str], what: str, inputs: Sequence[Input]
+    name: str, files: list[str], kind: str, inputs: Sequence[Input]
 ) -> OpenFiles:
-    def stream() -> Iterator[bytes]:
-        for each in inputs:
-            yield from each.records(0)
+    """Open files that can only be read in order; `kind` names them in a note."""
 
-    records = sum(each.count() for each in inputs)
-    note = IN_ORDER.format(what, name)
+    def stream() -> Iterator[bytes]:
+        for file_input in inputs:
+            yield from file_input.records(0)
+
+    records = sum(file_input.count() for file_input in inputs)
+    note = SEQUENTIAL_NOTE.format(kind, name)
     return OpenFiles(name, files, records, stream=stream, note=note)
 
 
-# A file's number of records, and a function that returns the begin and the end of
-# each record.
-_PlacesOfFile = tuple[int, Callable[[Int64Array], tuple[Int64Array, Int64Array]]]
+class _IndexedFile(NamedTuple):
+    """A file whose byte ranges are known.
+
+    Attributes:
+        records: The number of records.
+        byte_limits: Maps record numbers to the begins and ends of their byte ranges.
+    """
+
+    records: int
+    byte_limits: Callable[[Int64Array], tuple[Int64Array, Int64Array]]
 
 
 def _open_records(
-    name: str, files: list[str], source: Any, places: Sequence[_PlacesOfFile]
+    name: str, files: list[str], source: Any, indexed_files: Sequence[_IndexedFile]
 ) -> OpenFiles:
-    lasts = np.cumsum([records for records, _ in places])
+    ends = np.cumsum([file.records for file in indexed_files])
 
-    def places_of(records: Int64Array) -> Int64Array:
-        numbers = np.searchsorted(lasts, records, side="right")
-        found = np.empty((3, len(records)), np.int64)
-        found[0] = numbers
-        for number in np.unique(numbers).tolist():
-            inside = numbers == number
-            count, limits = places[number]
-            found[1:, inside] = limits(records[inside] - (lasts[number] - count))
-        return found
+    def byte_ranges(records: Int64Array) -> Int64Array:
+        file_numbers = np.searchsorted(ends, records, side="right")
+        ranges = np.empty((3, len(records)), np.int64)
+        ranges[0] = file_numbers
+        for number in np.unique(file_numbers).tolist():
+            is_in_file = file_numbers == number
+            file = indexed_files[number]
+            begin = ends[number] - file.records
+            ranges[1:, is_in_file] = file.byte_limits(records[is_in_file] - begin)
+        return ranges
 
-    return OpenFiles(name, files, len(source), source, source.reader, places_of)
+    return OpenFiles(name, files, len(source), source, source.reader, byte_ranges)
 
 
-def _places_of_chunks(file: _core.RecordFile) -> _PlacesOfFile:
-    def limits(records: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _index_chunks(file: _core.RecordFile) -> _IndexedFile:
+    """Map records of an ArrayRecord file to their chunks, which are read as a whole."""
+
+    def byte_limits(records: Int64Array) -> tuple[Int64Array, Int64Array]:
         chunks = (records // file.group_size).tolist()
-        found = np.array([file.chunk(chunk)[:2] for chunk in chunks], np.int64)
-        return found[:, 0], found[:, 1]
+        limits = np.array([file.chunk(chunk)[:2] for chunk in chunks], np.int64)
+        return limits[:, 0], limits[:, 1]
 
-    return len(file), limits
+    return _IndexedFile(len(file), byte_limits)
 
 
-def _places_of_frames(file: _core.TfRecordFile) -> _PlacesOfFile:
+def _index_frames(file: _core.TfRecordFile) -> _IndexedFile:
+    """Map records of an uncompressed TFRecord file to their frames."""
     # Each record has 12 bytes before and 4 after it.
     ends = np.cumsum(file.sizes(np.arange(len(file))) + 16)
     begins = np.concatenate([[0], ends[:-1]])
-    return len(file), lambda records: (begins[records], ends[records])
+    return _IndexedFile(len(file), lambda records: (begins[records], ends[records]))

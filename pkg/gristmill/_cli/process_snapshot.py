@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
 
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
@@ -18,7 +19,14 @@ NO_WORKERS = (
 
 @dataclasses.dataclass(frozen=True)
 class ProcessSnapshot:
-    """A snapshot of a process's loaders, and of its and its workers' resource usage."""
+    """A snapshot of a process's loaders, and of its and its workers' resource usage.
+
+    Attributes:
+        pid: The process.
+        at_s: The time of the snapshot, by `time.monotonic`.
+        loaders: The open loaders, by the inode of their shared memory.
+        usage: The usage of the process and of each worker that is alive, by process id.
+    """
 
     pid: int
     at_s: float
@@ -28,9 +36,9 @@ class ProcessSnapshot:
 
 def take_snapshot(pid: int) -> ProcessSnapshot:
     """Return a snapshot of a process; raise CommandError if it cannot be read."""
-    used = processes.read_usage(pid)
+    own_usage = processes.read_usage(pid)
     # For a zombie process, other files in /proc may not be readable.
-    if used is not None and used.state == "Z":
+    if own_usage is not None and own_usage.state == "Z":
         raise CommandError(f"process {pid} has ended.")
     try:
         loaders = loaders_of(pid)
@@ -41,8 +49,8 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
             f"process {pid} cannot be read. Run gristmill top as the user of the"
             " process."
         ) from None
-    except LayoutMismatchError as other:
-        raise CommandError(other_layout_text(pid, f" ({other})")) from None
+    except LayoutMismatchError as error:
+        raise CommandError(other_layout_text(pid, f" ({error})")) from None
     except ProcessLookupError:
         raise CommandError(f"process {pid} has ended.") from None
     if processes.has_other_pid_namespace(pid):
@@ -50,17 +58,25 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
             f"process {pid} runs in a container with its own process ids. Run"
             " gristmill top in the container."
         )
-    pids = {worker.pid for _, each in loaders.values() for worker in each.workers}
-    usages = {one: processes.read_usage(one) for one in {pid, *pids} if one is not None}
-    usage = {one: used for one, used in usages.items() if used is not None}
+    usage = {}
+    for each in {pid, *_worker_pids(loaders)}:
+        if (process_usage := processes.read_usage(each)) is not None:
+            usage[each] = process_usage
     if pid not in usage:
         raise CommandError(f"process {pid} has ended.")
     return ProcessSnapshot(pid, time.monotonic(), loaders, usage)
 
 
+def _worker_pids(loaders: dict[int, tuple[Arena, Snapshot]]) -> Iterator[int]:
+    for _, snapshot in loaders.values():
+        for worker in snapshot.workers:
+            if worker.pid is not None:
+                yield worker.pid
+
+
 def loaders_of(pid: int) -> dict[int, tuple[Arena, Snapshot]]:
     """Return the open loaders of a process, by the inode of their shared memory."""
-    found = {}
+    loaders = {}
     for arena in processes.find_arenas(pid):
         snapshot = arena.snapshot()
         if snapshot is None or snapshot.closed:
@@ -70,8 +86,8 @@ def loaders_of(pid: int) -> dict[int, tuple[Arena, Snapshot]]:
                 f"process {pid} is a worker. Run gristmill top {snapshot.owner} for the"
                 " process that started it."
             )
-        found[arena.inode] = arena, snapshot
-    return found
+        loaders[arena.inode] = arena, snapshot
+    return loaders
 
 
 def no_loaders_text(pid: int) -> str:
@@ -81,9 +97,9 @@ def no_loaders_text(pid: int) -> str:
     return f"process {pid} does not use Gristmill."
 
 
-def other_layout_text(pid: int, what: str = "") -> str:
+def other_layout_text(pid: int, details: str = "") -> str:
     """Return a message about a process whose shared memory has another layout."""
     return (
-        f"process {pid} runs another version of Gristmill{what}. Use the gristmill"
+        f"process {pid} runs another version of Gristmill{details}. Use the gristmill"
         " command of its environment."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from gristmill._cli.process_snapshot import ProcessSnapshot
 from gristmill._observe import processes
@@ -11,17 +11,30 @@ from gristmill._observe.processes import ProcessUsage
 from gristmill._observe.shared_words import Worker
 
 
+class WaitSamples(NamedTuple):
+    """The number of samples in which a consumer was waiting, and of all samples."""
+
+    waiting: int
+    total: int
+
+
 def activity_between(
-    before: ProcessSnapshot, after: ProcessSnapshot, waited: dict[int, tuple[int, int]]
+    before: ProcessSnapshot,
+    after: ProcessSnapshot,
+    wait_samples: dict[int, WaitSamples],
 ) -> dict[str, Any]:
-    """Return a process's activity between two snapshots, as JSON-compatible values."""
+    """Return a process's activity between two snapshots, as JSON-compatible values.
+
+    The names of the fields are public: `top --json` prints them.
+    """
     return {
         "pid": after.pid,
         "command": processes.read_command(after.pid),
         "stopped": _is_stopped(after.usage[after.pid]),
         **_cpu_and_memory(after.pid, before, after),
         "loaders": [
-            _loader(inode, before, after, waited.get(inode)) for inode in after.loaders
+            _loader(inode, before, after, wait_samples.get(inode))
+            for inode in after.loaders
         ],
     }
 
@@ -30,38 +43,41 @@ def _loader(
     inode: int,
     before: ProcessSnapshot,
     after: ProcessSnapshot,
-    waited: tuple[int, int] | None,
+    samples: WaitSamples | None,
 ) -> dict[str, Any]:
-    now = after.loaders[inode][1]
-    then = before.loaders[inode][1] if inode in before.loaders else None
-    passed_s = now.at_s - then.at_s if then else 0.0
+    """Return the activity of one loader, which may not be in `before`."""
+    latest = after.loaders[inode][1]
+    earlier = before.loaders[inode][1] if inode in before.loaders else None
+    elapsed_s = latest.at_s - earlier.at_s if earlier else 0.0
 
     def per_s(new: int, old: int | None) -> float | None:
-        return None if old is None or passed_s <= 0 else (new - old) / passed_s
+        return None if old is None or elapsed_s <= 0 else (new - old) / elapsed_s
 
     return {
         "id": inode,
-        "face": now.face,
-        "streams": now.streams,
-        "delivered": now.delivered,
-        "delivered_per_s": per_s(now.delivered, then.delivered if then else None),
-        "computed": now.computed,
-        "computed_per_s": per_s(now.computed, then.computed if then else None),
-        "ready": now.ready,
-        "waiting": waited[0] / waited[1] if waited else None,
-        "samples": waited[1] if waited else 0,
-        "memory_bytes": now.arena_bytes,
-        "memory_limit": now.memory_limit,
+        "face": latest.face,
+        "streams": latest.streams,
+        "delivered": latest.delivered,
+        "delivered_per_s": per_s(
+            latest.delivered, earlier.delivered if earlier else None
+        ),
+        "computed": latest.computed,
+        "computed_per_s": per_s(latest.computed, earlier.computed if earlier else None),
+        "ready": latest.ready,
+        "waiting": samples.waiting / samples.total if samples else None,
+        "samples": samples.total if samples else 0,
+        "memory_bytes": latest.arena_bytes,
+        "memory_limit": latest.memory_limit,
         "workers": [
             {
                 **_worker(worker, after),
                 **_cpu_and_memory(worker.pid, before, after),
                 "outputs_per_s": per_s(
                     worker.outputs,
-                    then.workers[worker.number].outputs if then else None,
+                    earlier.workers[worker.number].outputs if earlier else None,
                 ),
             }
-            for worker in now.workers
+            for worker in latest.workers
         ],
     }
 
@@ -93,9 +109,9 @@ def _cpu_and_memory(
     pid: int | None, before: ProcessSnapshot, after: ProcessSnapshot
 ) -> dict[str, Any]:
     """Return a process's CPU share between two snapshots, and its memory in bytes."""
-    now = None if pid is None else after.usage.get(pid)
-    then = None if pid is None else before.usage.get(pid)
+    latest = None if pid is None else after.usage.get(pid)
+    earlier = None if pid is None else before.usage.get(pid)
     cpu = None
-    if now is not None and then is not None:
-        cpu = max(0.0, now.cpu_s - then.cpu_s) / (after.at_s - before.at_s)
-    return {"cpu": cpu, "pss_bytes": None if now is None else now.pss_bytes}
+    if latest is not None and earlier is not None:
+        cpu = max(0.0, latest.cpu_s - earlier.cpu_s) / (after.at_s - before.at_s)
+    return {"cpu": cpu, "pss_bytes": None if latest is None else latest.pss_bytes}

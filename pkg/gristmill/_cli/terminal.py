@@ -14,24 +14,24 @@ STYLE: Any = {
 }
 
 
-def number_from(least: int) -> Callable[[str], int]:
-    """Return an argument parser for integers >= `least`."""
+def integer_parser(minimum: int) -> Callable[[str], int]:
+    """Return a function for argparse that parses integers >= `minimum`."""
 
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
+        if not text.isdecimal() or int(text) < minimum:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not an integer of at least {least}"
+                f"{text!r} is not an integer of at least {minimum}"
             )
         return int(text)
 
     return parse
 
 
-def amount(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Format a number of bytes with a suitable unit.
 
     Example:
-        >>> amount(999), amount(1536), amount(5 << 30)
+        >>> format_bytes(999), format_bytes(1536), format_bytes(5 << 30)
         ('999 B', '1.5 KiB', '5.0 GiB')
     """
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -41,53 +41,53 @@ def amount(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Format a number of things.
 
     Example:
-        >>> count(1, "record"), count(1200, "file")
+        >>> format_count(1, "record"), format_count(1200, "file")
         ('1 record', '1,200 files')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def rate(number: float) -> str:
+def format_rate(per_s: float) -> str:
     """Format a number per second, with about three digits.
 
     Example:
-        >>> rate(12.34), rate(1234567.0)
+        >>> format_rate(12.34), format_rate(1234567.0)
         ('12.3', '1,234,567')
     """
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
-def share(part: float) -> str:
+def format_ratio(ratio: float) -> str:
     """Format a ratio with at least two significant digits.
 
     Example:
-        >>> share(1.234), share(0.5), share(0.00123), share(0.0)
-        ('1.23', '0.50', '0.0012', '0.00')
+        >>> [format_ratio(ratio) for ratio in (1.234, 0.5, 0.00123, 0.0)]
+        ['1.23', '0.50', '0.0012', '0.00']
     """
-    digits = 2 if part >= 0.1 or part <= 0 else 1 - math.floor(math.log10(part))
-    return f"{part:.{digits}f}"
+    digits = 2 if ratio >= 0.1 or ratio <= 0 else 1 - math.floor(math.log10(ratio))
+    return f"{ratio:.{digits}f}"
 
 
-def bar(share: float, width: int) -> str:
+def draw_bar(share: float, width: int) -> str:
     """Return a bar that fills `share` of `width` columns.
 
     Example:
-        >>> bar(0.5, 10)
+        >>> draw_bar(0.5, 10)
         '#####'
     """
     columns = round(min(1.0, share) * width)
     return "#" * max(columns, 1 if share > 0 else 0)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def format_table(rows: Sequence[Sequence[str]]) -> str:
     """Format rows as aligned columns: the first to the left, others to the right.
 
     Example:
-        >>> print(table([("", "records/s"), ("in order", "1,000")]))
+        >>> print(format_table([("", "records/s"), ("in order", "1,000")]))
                   records/s
         in order      1,000
     """

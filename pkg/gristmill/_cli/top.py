@@ -17,9 +17,9 @@ from gristmill._cli.process_snapshot import (
     other_layout_text,
     take_snapshot,
 )
-from gristmill._cli.snapshot_difference import activity_between
-from gristmill._cli.terminal import STYLE, table
-from gristmill._cli.top_text import as_text
+from gristmill._cli.snapshot_difference import WaitSamples, activity_between
+from gristmill._cli.terminal import STYLE, format_table
+from gristmill._cli.top_text import format_activity
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
 from gristmill._observe.shared_words import LayoutMismatchError
@@ -61,7 +61,7 @@ def add_to(commands: Any) -> None:
     add(
         "pid",
         nargs="?",
-        type=_pid,
+        type=_parse_pid,
         metavar="PID",
         help="process id of the program that iterates",
     )
@@ -69,7 +69,7 @@ def add_to(commands: Any) -> None:
     add("--json", action="store_true", help="print JSON objects, one per line")
     add(
         "--interval",
-        type=_seconds,
+        type=_parse_seconds,
         default=1.0,
         metavar="S",
         help="seconds between two updates (default: %(default)g)",
@@ -80,7 +80,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show one process, or list all that have loaders with workers."""
     if arguments.pid is None:
-        _list(arguments.json)
+        _list_processes(arguments.json)
         return 0
     try:
         _watch(arguments)
@@ -89,35 +89,35 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _list(as_json: bool) -> None:
+def _list_processes(as_json: bool) -> None:
     """Print the processes that have loaders with workers."""
     rows = [("PID", "loaders", "workers", "command")]
     unreadable = []
     for pid in processes.list_pids():
         try:
-            found = loaders_of(pid)
+            loaders = loaders_of(pid)
         except (OSError, CommandError):  # It has ended, or we may not read it.
             continue
         except LayoutMismatchError:
             unreadable.append(pid)
             continue
-        if not found or processes.has_other_pid_namespace(pid):
+        if not loaders or processes.has_other_pid_namespace(pid):
             continue
-        workers = sum(len(snapshot.workers) for _, snapshot in found.values())
+        workers = sum(len(snapshot.workers) for _, snapshot in loaders.values())
         command = processes.read_command(pid)
         if as_json:
-            fields = {"loaders": len(found), "workers": workers, "command": command}
+            fields = {"loaders": len(loaders), "workers": workers, "command": command}
             print(json.dumps({"pid": pid, **fields}))
-        rows.append((str(pid), str(len(found)), str(workers), command))
+        rows.append((str(pid), str(len(loaders)), str(workers), command))
     for pid in unreadable:
         print(f"gristmill: {other_layout_text(pid)}", file=sys.stderr)
     if len(rows) == 1 and not unreadable:
         raise CommandError("found no process of yours that has a loader with workers.")
     if len(rows) > 1 and not as_json:
         # `table` aligns columns to the right, but the command is text.
-        numbers = table([row[:3] for row in rows]).splitlines()
+        numbers = format_table([row[:3] for row in rows]).splitlines()
         lines = [f"{line}  {row[3]}" for line, row in zip(numbers, rows, strict=True)]
-        print("\n".join(line[: _columns()] for line in lines))
+        print("\n".join(line[: _max_columns()] for line in lines))
 
 
 def _watch(arguments: argparse.Namespace) -> None:
@@ -129,7 +129,7 @@ def _watch(arguments: argparse.Namespace) -> None:
     in_place = sys.stdout.isatty() and not (arguments.json or arguments.once)
     drawn_lines = 0
     while True:
-        waited = _sample(before, arguments.interval)
+        wait_samples = _sample_waits(before, arguments.interval)
         try:
             after = take_snapshot(pid)
         except CommandError:
@@ -140,31 +140,35 @@ def _watch(arguments: argparse.Namespace) -> None:
             return
         if arguments.once and not after.loaders:
             raise CommandError(no_loaders_text(pid))
-        activity = activity_between(before, after, waited)
+        activity = activity_between(before, after, wait_samples)
         if arguments.json:
             print(json.dumps(activity), flush=True)
         elif in_place:
-            drawn_lines = _redraw(as_text(activity), drawn_lines)
+            drawn_lines = _redraw(format_activity(activity), drawn_lines)
         else:
-            print(as_text(activity), end="\n" if arguments.once else "\n\n", flush=True)
+            end = "\n" if arguments.once else "\n\n"
+            print(format_activity(activity), end=end, flush=True)
         if arguments.once:
             return
         before = after
 
 
-def _sample(snapshot: ProcessSnapshot, seconds: float) -> dict[int, tuple[int, int]]:
-    """Sample each loader for `seconds`.
+def _sample_waits(snapshot: ProcessSnapshot, seconds: float) -> dict[int, WaitSamples]:
+    """Check repeatedly for `seconds` whether the consumers of the loaders wait.
 
     Returns:
-        By loader, how often its consumer was waiting, and the number of samples.
+        The samples of each loader, by its inode.
     """
-    looks = max(1, round(seconds * SAMPLES_PER_S))
-    asleep = dict.fromkeys(snapshot.loaders, 0)
-    for _ in range(looks):
-        time.sleep(seconds / looks)
+    sample_count = max(1, round(seconds * SAMPLES_PER_S))
+    waiting_counts = dict.fromkeys(snapshot.loaders, 0)
+    for _ in range(sample_count):
+        time.sleep(seconds / sample_count)
         for inode, (arena, _) in snapshot.loaders.items():
-            asleep[inode] += arena.is_consumer_waiting()
-    return {inode: (number, looks) for inode, number in asleep.items()}
+            waiting_counts[inode] += arena.is_consumer_waiting()
+    return {
+        inode: WaitSamples(waiting, sample_count)
+        for inode, waiting in waiting_counts.items()
+    }
 
 
 def _redraw(text: str, drawn_lines: int) -> int:
@@ -177,17 +181,18 @@ def _redraw(text: str, drawn_lines: int) -> int:
     return len(lines)
 
 
-def _columns() -> int | None:
+def _max_columns() -> int | None:
+    """Return the width of the terminal; None if the output does not go to one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _pid(text: str) -> int:
+def _parse_pid(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a process id")
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0.05 <= (seconds := float(text)) <= 3600:
             return seconds

@@ -19,7 +19,10 @@ COPY_BYTES = 1 << 20
 
 
 class Writer(RecordWriter):
-    """Writes a file on a file system of Beam, and reads it back."""
+    """Writes a file on a file system of Beam, and reads it back.
+
+    A file that is not local is written to a temporary folder, verified, and copied.
+    """
 
     def __init__(self, path: str, options: str) -> None:
         self._final = path
@@ -38,11 +41,12 @@ class Writer(RecordWriter):
             self._remove_folder()
 
     def _copy(self) -> None:
-        to = FileSystems.create(
+        """Copy the finished file from the temporary folder to its final path."""
+        destination = FileSystems.create(
             self._final, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        with open(self.path, "rb") as file, to:
-            shutil.copyfileobj(file, to, COPY_BYTES)
+        with open(self.path, "rb") as file, destination:
+            shutil.copyfileobj(file, destination, COPY_BYTES)
 
     def discard(self) -> None:
         super().discard()
@@ -54,7 +58,13 @@ class Writer(RecordWriter):
 
 
 def convert_file(path: str, final: str, options: str) -> str:
-    """Convert one file, and return the path of the output."""
+    """Convert one TFRecord file to ArrayRecord, and return the path of the output.
+
+    Args:
+        path: The TFRecord file.
+        final: The path of the ArrayRecord file.
+        options: Options of the array-record package's writer.
+    """
     folder, name = FileSystems.split(final)
     # The folder may already exist. If creating it failed, writing raises the error.
     with contextlib.suppress(OSError):

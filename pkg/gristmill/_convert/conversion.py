@@ -14,7 +14,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gristmill._base.progress_bar import Progress
 from gristmill._convert import worker_pool
@@ -25,18 +25,33 @@ from gristmill._convert.paths import Output, part_of
 from gristmill._convert.shards import WrittenFile, write_file
 
 # The number of tasks for each process, so that all processes end at about the same
-# time. It is one if a task must read the records before its own first.
+# time. It is 1 if a task must read the records before its own first.
 TASKS_PER_PROCESS = 4
 
 
+class _Shard(NamedTuple):
+    """A shard to write: its number, its first record, its end (exclusive), its path."""
+
+    number: int
+    begin: int
+    end: int
+    path: str
+
+
 @dataclasses.dataclass(frozen=True)
-class _Run:
-    """Consecutive shards for one process to write."""
+class _Task:
+    """Consecutive shards for one process to write.
+
+    Attributes:
+        inputs: The inputs of the conversion.
+        counts: The number of records in each input.
+        shards: The shards to write.
+        options: Options of the array-record package's writer.
+    """
 
     inputs: Sequence[Input]
     counts: Sequence[int]
-    # For each shard: its number, first record, end (exclusive), and path.
-    shards: Sequence[tuple[int, int, int, str]]
+    shards: Sequence[_Shard]
     options: str
 
 
@@ -75,19 +90,21 @@ def convert(
     except OSError as error:
         raise from_os_error(error, folder) from error
     header = {
-        "inputs": [_identity(each) for each in inputs],
-        "outputs": [os.path.basename(output.final(s)) for s in range(output.count)],
+        "inputs": [_identity_of(source) for source in inputs],
+        "outputs": [
+            os.path.basename(output.final(shard)) for shard in range(output.count)
+        ],
         "writer_options": writer_options,
         "ranges": ranges,
     }
     with contextlib.closing(Journal(output.journal)) as journal:
-        steps = _Conversion(inputs, output, header, processes, progress, journal)
+        conversion = _Conversion(inputs, output, header, processes, progress, journal)
         if restart:
-            steps.remove_earlier()
-        steps.begin()
-        count = steps.write()
-        steps.finish()
-        return list(journal.shards.values()), count
+            conversion.remove_earlier_files()
+        conversion.begin()
+        written_count = conversion.write_pending()
+        conversion.finish()
+        return list(journal.shards.values()), written_count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,9 +118,9 @@ class _Conversion:
     progress: Progress
     journal: Journal
 
-    def remove_earlier(self) -> None:
+    def remove_earlier_files(self) -> None:
         """Remove the files of an earlier conversion, and existing output files."""
-        finals = [*self._finals_before(), *map(self.output.final, self._numbers)]
+        finals = [*self._earlier_finals(), *map(self.output.final, self._numbers)]
         self._remove([*finals, *map(part_of, finals)])
         self.journal.clear()
 
@@ -113,12 +130,12 @@ class _Conversion:
         if journal.header == self.header:
             return
         if journal.shards:
-            difference = _difference(journal.header or {}, self.header)
+            difference = _describe_difference(journal.header or {}, self.header)
             raise ConversionError(
                 f"{journal.path}: {difference}. Run the earlier command to resume it,"
                 " or pass --restart to remove its files and start again."
             )
-        self._remove([*map(part_of, self._finals_before())])
+        self._remove([*map(part_of, self._earlier_finals())])
         for path in map(self.output.final, self._numbers):
             if os.path.lexists(path):
                 self._remove([journal.path])
@@ -128,9 +145,9 @@ class _Conversion:
                 )
         journal.begin(self.header)
 
-    def write(self) -> int:
+    def write_pending(self) -> int:
         """Write the shards that are not finished, and return their number."""
-        pending = [s for s in self._numbers if not self._is_finished(s)]
+        pending = [number for number in self._numbers if not self._is_finished(number)]
         if pending:
             with _with_shared_indices(self.inputs) as inputs:
                 if self.journal.counts is None:
@@ -140,10 +157,10 @@ class _Conversion:
 
     def finish(self) -> None:
         """Rename the files, unless an input has changed during the conversion."""
-        for each, before in zip(self.inputs, self.header["inputs"], strict=True):
-            if _identity(each) != before:
+        for source, identity in zip(self.inputs, self.header["inputs"], strict=True):
+            if _identity_of(source) != identity:
                 raise ConversionError(
-                    f"{each.path} was changed while it was converted. Run the command"
+                    f"{source.path} was changed while it was converted. Run the command"
                     " again with --restart when the file no longer changes."
                 )
         try:
@@ -160,9 +177,10 @@ class _Conversion:
 
     @property
     def _numbers(self) -> range:
+        """The numbers of all shards."""
         return range(self.output.count)
 
-    def _finals_before(self) -> list[str]:
+    def _earlier_finals(self) -> list[str]:
         """Return the outputs in the journal whose names this output may have.
 
         Anyone could have written the journal, so other names are ignored.
@@ -170,13 +188,16 @@ class _Conversion:
         folder = os.path.dirname(self.output.stem)
         names = (self.journal.header or {}).get("outputs", [])
         return [
-            os.path.join(folder, name) for name in names if self.output.may_be(name)
+            os.path.join(folder, name)
+            for name in names
+            if self.output.is_possible_name(name)
         ]
 
     def _remove(self, paths: Sequence[str]) -> None:
-        read = {os.path.realpath(each.path) for each in self.inputs}
+        """Remove files that exist, unless one of them is an input."""
+        input_paths = {os.path.realpath(source.path) for source in self.inputs}
         for path in paths:
-            if os.path.realpath(path) in read:
+            if os.path.realpath(path) in input_paths:
                 raise ConversionError(
                     f"{path} is an input, and would be removed with the files of an"
                     " earlier conversion to this OUT. Choose another OUT."
@@ -200,16 +221,18 @@ class _Conversion:
         return False
 
     def _count(self, inputs: Sequence[Input]) -> None:
+        """Count the records of each input, and store the counts in the journal."""
         self.progress.begin("inputs counted", len(inputs))
         counts = [0] * len(inputs)
-        reports = worker_pool.run(_count_one, inputs, self.processes)
+        reports = worker_pool.run(_count_records, inputs, self.processes)
         with contextlib.closing(reports):
             for number, count in reports:
                 counts[number] = count
                 self.progress.advance(1)
         self.journal.set_counts(counts)
 
-    def _plan(self, inputs: Sequence[Input], pending: Sequence[int]) -> list[_Run]:
+    def _plan(self, inputs: Sequence[Input], pending: Sequence[int]) -> list[_Task]:
+        """Return the tasks that write the pending shards."""
         counts, processes = self.journal.counts or [], self.processes
         by_input = self.header["ranges"] == "inputs"
         if by_input:
@@ -217,38 +240,42 @@ class _Conversion:
         else:
             total, count = sum(counts), self.output.count
             limits = [number * total // count for number in range(count + 1)]
-        if by_input or all(each.seeks() for each in inputs):
+        if by_input or all(source.can_seek() for source in inputs):
             processes *= TASKS_PER_PROCESS
-        size = max(1, len(pending) // processes)
+        shards_per_task = max(1, len(pending) // processes)
         options = self.header["writer_options"]
         shards = [
-            (number, limits[number], limits[number + 1], self.output.part(number))
+            _Shard(number, limits[number], limits[number + 1], self.output.part(number))
             for number in pending
         ]
         return [
-            _Run(inputs, counts, shards[begin : begin + size], options)
-            for begin in range(0, len(shards), size)
+            _Task(inputs, counts, shards[first : first + shards_per_task], options)
+            for first in range(0, len(shards), shards_per_task)
         ]
 
-    def _write(self, runs: Sequence[_Run]) -> None:
+    def _write(self, tasks: Sequence[_Task]) -> None:
+        """Write the shards of all tasks, and store each finished one in the journal."""
         total = sum(self.journal.counts or [])
-        expected = sum(end - begin for run in runs for _, begin, end, _ in run.shards)
-        self.progress.begin("records", total, total - expected)
-        reports = worker_pool.run(_write_run, runs, self.processes)
+        pending = sum(
+            shard.end - shard.begin for task in tasks for shard in task.shards
+        )
+        self.progress.begin("records", total, total - pending)
+        reports = worker_pool.run(_write_shards, tasks, self.processes)
         with contextlib.closing(reports):
-            for _, (shard, report) in reports:
+            for _, (number, report) in reports:
                 if isinstance(report, int):
                     self.progress.advance(report)
                 else:
-                    self.journal.add(shard, report)
+                    self.journal.add(number, report)
 
 
-def _identity(each: Input) -> dict[str, Any]:
-    fields = dataclasses.fields(each)
+def _identity_of(source: Input) -> dict[str, Any]:
+    """Return the journal's entry for an input; it changes when the content changes."""
+    fields = dataclasses.fields(source)
     options = {
-        field.name: getattr(each, field.name) for field in fields if field.compare
+        field.name: getattr(source, field.name) for field in fields if field.compare
     }
-    return {"kind": type(each).__name__, **options, **each.identity()}
+    return {"kind": type(source).__name__, **options, **source.identity()}
 
 
 @contextlib.contextmanager
@@ -256,62 +283,67 @@ def _with_shared_indices(inputs: Sequence[Input]) -> Iterator[list[Input]]:
     """Share the indices of TFRecord files among all processes."""
     with tempfile.TemporaryDirectory(prefix="gristmill-convert-") as folder:
         yield [
-            dataclasses.replace(each, index_dir=folder)
-            if isinstance(each, TFRecordInput)
-            else each
-            for each in inputs
+            dataclasses.replace(source, index_dir=folder)
+            if isinstance(source, TFRecordInput)
+            else source
+            for source in inputs
         ]
 
 
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+def _describe_difference(old_header: dict[str, Any], new_header: dict[str, Any]) -> str:
     """Describe the first difference between two conversions."""
     for name in ("writer_options", "ranges", "outputs"):
-        if before.get(name) != now[name]:
+        if old_header.get(name) != new_header[name]:
             return (
                 f"this output was begun with other options: {name} was"
-                f" {_brief(before.get(name))}, now it is {_brief(now[name])}"
+                f" {_shorten(old_header.get(name))}, now it is"
+                f" {_shorten(new_header[name])}"
             )
-    old, new = before.get("inputs", []), now["inputs"]
-    if len(old) != len(new):
-        return f"this output was begun with {len(old)} inputs, now there are {len(new)}"
-    for one, other in zip(old, new, strict=True):
-        for name in other:
-            if one.get(name) != other[name]:
+    old_inputs, new_inputs = old_header.get("inputs", []), new_header["inputs"]
+    if len(old_inputs) != len(new_inputs):
+        return (
+            f"this output was begun with {len(old_inputs)} inputs, now there are"
+            f" {len(new_inputs)}"
+        )
+    for old, new in zip(old_inputs, new_inputs, strict=True):
+        for name in new:
+            if old.get(name) != new[name]:
                 return (
-                    f"input {other['path']} has changed: {name} was"
-                    f" {one.get(name)}, now it is {other[name]}"
+                    f"input {new['path']} has changed: {name} was"
+                    f" {old.get(name)}, now it is {new[name]}"
                 )
     return "this output was begun by a different command"
 
 
-def _brief(value: Any) -> str:
+def _shorten(value: Any) -> str:
+    """Format a value of a journal's header; only the first item of a list."""
     if isinstance(value, list) and len(value) > 1:
         return f"{value[0]} and {len(value) - 1} more"
     return str(value[0]) if isinstance(value, list) else repr(value)
 
 
-def _count_one(each: Input) -> Iterator[int]:
-    yield each.count()
+def _count_records(source: Input) -> Iterator[int]:
+    yield source.count()
 
 
-def _write_run(run: _Run) -> Iterator[tuple[int, int | WrittenFile]]:
-    """Write the shards of a run, reading adjacent ranges in one pass.
+def _write_shards(task: _Task) -> Iterator[tuple[int, int | WrittenFile]]:
+    """Write the shards of a task, reading adjacent ranges in one pass.
 
     Yields:
         The number of a shard, and each report of `write_file`.
     """
     records: Iterator[bytes] = iter(())
     position = -1
-    for shard, begin, end, path in run.shards:
-        if begin != position:
-            records = _records(run.inputs, run.counts, begin)
-        some = itertools.islice(records, end - begin)
-        for report in write_file(some, path, run.options):
-            yield shard, report
-        position = end
+    for shard in task.shards:
+        if shard.begin != position:
+            records = _read_records(task.inputs, task.counts, shard.begin)
+        shard_records = itertools.islice(records, shard.end - shard.begin)
+        for report in write_file(shard_records, shard.path, task.options):
+            yield shard.number, report
+        position = shard.end
 
 
-def _records(
+def _read_records(
     inputs: Sequence[Input], counts: Sequence[int], first: int
 ) -> Iterator[bytes]:
     """Yield the records of all inputs in order, from number `first` on.
@@ -319,20 +351,20 @@ def _records(
     Raises:
         ConversionError: The number of records in an input differs from its count.
     """
-    for each, count in zip(inputs, counts, strict=True):
+    for source, count in zip(inputs, counts, strict=True):
         if first >= count:
             first -= count
             continue
-        found = first
-        for record in each.records(first):
-            found += 1
-            if found > count:
+        read_count = first
+        for record in source.records(first):
+            read_count += 1
+            if read_count > count:
                 break
             yield record
-        if found != count:
+        if read_count != count:
             raise ConversionError(
-                f"{each.path}: expected {count} records, as counted before, found"
-                f" {'more' if found > count else found}. Run the command again with"
-                " --restart when the file no longer changes."
+                f"{source.path}: expected {count} records, as counted before, found"
+                f" {'more' if read_count > count else read_count}. Run the command"
+                " again with --restart when the file no longer changes."
             )
         first = 0

@@ -24,9 +24,9 @@ def bytes_features(
     name: str, values: Sequence[bytes], limits: Sequence[int] | None = None
 ) -> list[bytes]:
     """Return a feature of byte strings for each row."""
-    items = [_field(1, value) for value in values]
-    parts = itertools.pairwise(limits or [0, len(items)])
-    return _entries(name, BYTES, [b"".join(items[begin:end]) for begin, end in parts])
+    fields = [_field(1, value) for value in values]
+    rows = itertools.pairwise(limits or [0, len(fields)])
+    return _entries(name, BYTES, [b"".join(fields[begin:end]) for begin, end in rows])
 
 
 def float_features(
@@ -36,7 +36,8 @@ def float_features(
     with np.errstate(over="ignore"):  # Values that are too large become inf.
         packed = np.asarray(values, np.float64).astype("<f4").tobytes()
     limits = limits or [0, len(packed) // 4]
-    return _entries(name, FLOAT, _packed(packed, [4 * limit for limit in limits]))
+    byte_limits = [4 * limit for limit in limits]
+    return _entries(name, FLOAT, _packed_fields(packed, byte_limits))
 
 
 def int64_features(
@@ -50,26 +51,27 @@ def int64_features(
     packed, ends = _varints(np.asarray(values, np.int64))
     limits = limits or [0, len(ends)]
     byte_limits = np.concatenate([[0], ends])[np.asarray(limits)].tolist()
-    return _entries(name, INT64, _packed(packed, byte_limits))
+    return _entries(name, INT64, _packed_fields(packed, byte_limits))
 
 
 def example(features: Iterable[bytes]) -> bytes:
-    """Return the message with these encoded features."""
+    """Return the tf.train.Example with these encoded features."""
     return _field(1, b"".join(features))
 
 
-def _packed(values: bytes, limits: Sequence[int]) -> list[bytes]:
-    """Return the packed field of each row."""
+def _packed_fields(values: bytes, limits: Sequence[int]) -> list[bytes]:
+    """Return the packed field of each row; `limits` are offsets in `values`."""
     return [_field(1, values[begin:end]) for begin, end in itertools.pairwise(limits)]
 
 
-def _entries(name: str, kind: int, lists: Iterable[bytes]) -> list[bytes]:
-    """Return the map entry of feature `name` for each list of values."""
+def _entries(name: str, kind: int, rows: Iterable[bytes]) -> list[bytes]:
+    """Return the map entry of feature `name` for each row of encoded values."""
     key = _field(1, name.encode())
-    return [_field(1, key + _field(2, _field(kind, values))) for values in lists]
+    return [_field(1, key + _field(2, _field(kind, values))) for values in rows]
 
 
 def _field(number: int, content: bytes) -> bytes:
+    """Return a field of a message: its number, the size and the content."""
     size = len(content)
     if size < 0x80:
         return bytes((number << 3 | 2, size)) + content
@@ -82,14 +84,15 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _varints(values: Int64Array) -> tuple[bytes, Int64Array]:
-    """Return the varints of integers, and the end of each."""
-    left = values.view(np.uint64)
-    places = max(1, -(-int(left.max(initial=0)).bit_length() // 7))
+    """Return the concatenated varints of integers, and the offset of each one's end."""
+    remaining = values.view(np.uint64)
+    # Each integer has up to `places` groups of 7 bits, the lowest first.
+    places = max(1, -(-int(remaining.max(initial=0)).bit_length() // 7))
     septets = np.empty((len(values), places), np.uint8)
     used = np.empty((len(values), places), np.bool_)
     for place in range(places):
-        used[:, place] = (left != 0) if place else True
-        septets[:, place] = left & np.uint64(0x7F)
-        left = left >> np.uint64(7)
+        used[:, place] = (remaining != 0) if place else True
+        septets[:, place] = remaining & np.uint64(0x7F)
+        remaining = remaining >> np.uint64(7)
     septets[:, :-1] |= used[:, 1:].astype(np.uint8) << np.uint8(7)
     return septets[used].tobytes(), np.cumsum(used.sum(axis=1))

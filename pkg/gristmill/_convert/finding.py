@@ -24,7 +24,7 @@ Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "fil
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # Parts of file names that imply a format, in the order of checking.
-NAMES: tuple[tuple[str, Format], ...] = (
+FORMATS_BY_NAME_PART: tuple[tuple[str, Format], ...] = (
     ("tfrec", "tfrecord"),
     (".array_record", "array_record"),
     (".arrayrecord", "array_record"),
@@ -33,7 +33,7 @@ NAMES: tuple[tuple[str, Format], ...] = (
     (".ndjson", "jsonl"),
 )
 # The first bytes of every ArrayRecord file.
-ARRAY_RECORD = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
+ARRAY_RECORD_START = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
 
 
 def expand(names: Iterable[str]) -> list[str]:
@@ -47,10 +47,10 @@ def expand(names: Iterable[str]) -> list[str]:
         elif os.path.islink(name):
             raise broken_link_error(name)
         elif glob.has_magic(name):
-            found = sorted(glob.glob(name, recursive=True))
-            if not found:
+            matches = sorted(glob.glob(name, recursive=True))
+            if not matches:
                 raise ConversionError(f"{name}: no file matches this pattern.")
-            paths += found
+            paths += matches
         else:
             raise ConversionError(f"{name}: there is no such file or folder.")
     return paths
@@ -67,7 +67,7 @@ def check_local(path: str) -> None:
 
 def inputs_of(
     paths: Sequence[str],
-    form: Format | None,
+    file_format: Format | None,
     encoding: Encoding | None,
     with_names: bool,
     follow_links: bool,
@@ -77,7 +77,7 @@ def inputs_of(
     Args:
         paths: Files and folders. If all files of a folder have the same known format,
             they are the inputs; if all formats are unknown, each file is a record.
-        form: The format. None detects the format of each file.
+        file_format: The format of all inputs. None detects the format of each file.
         encoding: How to encode Parquet rows and JSON lines. None is "example" for rows,
             and does not change lines.
         with_names: Whether to record the names of files in folders.
@@ -92,54 +92,61 @@ def inputs_of(
     folders = {path for path in paths if os.path.isdir(path)}
     for path in paths:
         if path not in folders:
-            inputs.append(_input_of(path, form, encoding))
+            inputs.append(_input_of(path, file_format, encoding))
             continue
-        listed = [os.path.join(path, name) for name in files_below(path, follow_links)]
-        found = {name_format_of(file) for file in listed}
-        if form == "files" or (form is None and found == {None}):
+        files = [os.path.join(path, name) for name in files_below(path, follow_links)]
+        formats = {format_by_name(file) for file in files}
+        if file_format == "files" or (file_format is None and formats == {None}):
             inputs.append(FolderInput(path, with_names, follow_links))
             continue
-        if form is None and len(found) > 1:
-            for file in listed:
+        if file_format is None and len(formats) > 1:
+            for file in files:
                 stat_regular(file)
             raise ConversionError(
                 f"{path}: expected a folder with files of one format, found several"
                 " formats. Pass --from files to make each file a record, or pass the"
                 " files of one format."
             )
-        inputs += [_input_of(file, form, encoding) for file in listed]
+        inputs += [_input_of(file, file_format, encoding) for file in files]
     if not inputs:
         raise ConversionError(f"{paths[0]}: this folder contains no files.")
     # Raise if an option does not apply to any of the inputs.
-    kinds = {type(each) for each in inputs}
-    if encoding and not kinds & {ParquetInput, JsonLinesInput}:
+    input_types = {type(each) for each in inputs}
+    if encoding and not input_types & {ParquetInput, JsonLinesInput}:
         raise UsageError("--encode needs Parquet or JSON lines as input, found none.")
-    if with_names and FolderInput not in kinds:
+    if with_names and FolderInput not in input_types:
         raise UsageError("--with-names needs a folder of files as input, found none.")
     if follow_links and not folders:
         raise UsageError("--follow-links needs a folder as input, found none.")
     return inputs
 
 
-def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Input:
+def _input_of(
+    path: str, file_format: Format | None, encoding: Encoding | None
+) -> Input:
     stat_regular(path)
-    form = form or format_of(path)
-    if form == "files":
+    file_format = file_format or detect_format(path)
+    if file_format == "files":
         raise ConversionError(f"{path}: --from files needs a folder, found a file.")
-    if form == "parquet":
+    if file_format == "parquet":
         return ParquetInput(path, encoding or "example")
-    if form == "jsonl":
+    if file_format == "jsonl":
         return JsonLinesInput(path, encoding or "json")
-    return ArrayRecordInput(path) if form == "array_record" else TFRecordInput(path)
+    return (
+        ArrayRecordInput(path) if file_format == "array_record" else TFRecordInput(path)
+    )
 
 
-def name_format_of(path: str) -> Format | None:
+def format_by_name(path: str) -> Format | None:
     """Return the format that a file's name implies, or None."""
     name = os.path.basename(path)
-    return next((form for part, form in NAMES if part in name), None)
+    return next(
+        (file_format for part, file_format in FORMATS_BY_NAME_PART if part in name),
+        None,
+    )
 
 
-def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:
+def detect_format(path: str, choices: Sequence[Format] = FORMATS) -> Format:
     """Return the format of a file by its name, or if that fails by its first bytes.
 
     Args:
@@ -149,18 +156,18 @@ def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:
     Raises:
         ConversionError: Neither determines the format.
     """
-    form = name_format_of(path)
-    if form:
-        return form
+    file_format = format_by_name(path)
+    if file_format:
+        return file_format
     with reading(path), open(path, "rb") as file:
         start = file.read(64)
     if start.startswith(b"PAR1"):
         return "parquet"
-    if start.startswith(ARRAY_RECORD):
+    if start.startswith(ARRAY_RECORD_START):
         return "array_record"
     if start.lstrip().startswith(b"{"):
         return "jsonl"
-    if TFRecordInput(path).looks_right():
+    if TFRecordInput(path).begins_with_record():
         return "tfrecord"
     advice = (
         f"Pass --from {'|'.join(choices)}."

@@ -30,7 +30,7 @@ from gristmill._convert.paths import files_below, stat_regular
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
 
-# The approximate number of bytes of an ArrayRecord file to read at once.
+# The approximate number of bytes of an indexed file to read at once.
 STEP_BYTES = 4 << 20
 # The number of rows of a Parquet file to decode and encode at once.
 STEP_ROWS = 1024
@@ -50,17 +50,17 @@ class Input(abc.ABC):
     def records(self, first: int) -> Iterator[bytes]:
         """Yield the records from number `first` on."""
 
-    def seeks(self) -> bool:
+    def can_seek(self) -> bool:
         """Return whether `records` finds the first one without reading others."""
         return True
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that change when the content changes."""
-        found = stat_regular(self.path)
+        status = stat_regular(self.path)
         return {
             "path": os.path.abspath(self.path),
-            "bytes": found.st_size,
-            "mtime_ns": found.st_mtime_ns,
+            "bytes": status.st_size,
+            "mtime_ns": status.st_mtime_ns,
         }
 
 
@@ -113,13 +113,13 @@ class TFRecordInput(IndexedInput):
         with reading(self.path), read_tf_records(self.path) as stream:
             return stream.compression
 
-    def seeks(self) -> bool:
+    def can_seek(self) -> bool:
         return not self.compression
 
     def open(self) -> _core.TfRecordFile:
         """Open an uncompressed file. An existing index is loaded."""
-        found = os.stat(self.path)
-        version = (found.st_size, found.st_mtime_ns)
+        status = os.stat(self.path)
+        version = (status.st_size, status.st_mtime_ns)
         return _open_tf_record(self.path, self.index_dir, version)
 
     def count(self) -> int:
@@ -134,7 +134,7 @@ class TFRecordInput(IndexedInput):
         with reading(self.path), read_tf_records(self.path, verify="all") as stream:
             yield from itertools.islice(stream, first, None)
 
-    def looks_right(self) -> bool:
+    def begins_with_record(self) -> bool:
         """Return whether the file begins with a whole record."""
         with reading(self.path), read_tf_records(self.path) as stream:
             try:
@@ -149,10 +149,10 @@ def _open_tf_record(
 ) -> _core.TfRecordFile:
     del version  # Only part of the cache key, so that a changed file is opened again.
     # Do not write new indices next to the user's files.
-    kept = [*filter(os.path.exists, sidecar_paths(path, "tf_record"))]
+    index_paths = [*filter(os.path.exists, sidecar_paths(path, "tf_record"))]
     if index_dir is not None:
-        kept += sidecar_paths(path, "tf_record", index_dir)
-    return _core.TfRecordFile(path, "all", "pread", kept, _core.ScanProgress())
+        index_paths += sidecar_paths(path, "tf_record", index_dir)
+    return _core.TfRecordFile(path, "all", "pread", index_paths, _core.ScanProgress())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,13 +169,13 @@ class ParquetInput(Input):
         with self.open() as file:
             groups = range(file.metadata.num_row_groups)
             counts = [file.metadata.row_group(group).num_rows for group in groups]
-            begin = bisect.bisect_right(list(itertools.accumulate(counts)), first)
-            skipped = first - sum(counts[:begin])
+            first_group = bisect.bisect_right(list(itertools.accumulate(counts)), first)
+            rows_to_skip = first - sum(counts[:first_group])
             for batch in file.iter_batches(
-                STEP_ROWS, row_groups=groups[begin:], use_threads=False
+                STEP_ROWS, row_groups=groups[first_group:], use_threads=False
             ):
-                yield from self._encode(batch.slice(min(skipped, batch.num_rows)))
-                skipped = max(skipped - batch.num_rows, 0)
+                yield from self._encode(batch.slice(min(rows_to_skip, batch.num_rows)))
+                rows_to_skip = max(rows_to_skip - batch.num_rows, 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Any]:
@@ -204,29 +204,30 @@ class JsonLinesInput(Input):
 
     encoding: rows.Encoding
 
-    def seeks(self) -> bool:
+    def can_seek(self) -> bool:
         return False
 
     def count(self) -> int:
         return sum(1 for _ in self._lines())
 
     def records(self, first: int) -> Iterator[bytes]:
-        for position, (number, line) in enumerate(self._lines()):
+        for position, (line_number, line) in enumerate(self._lines()):
             if position >= first:
-                yield self._record(number, line)
+                yield self._record(line_number, line)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not empty, each after its number, from 1."""
         with reading(self.path), self._open() as file:
-            for number, line in enumerate(file, start=1):
+            for line_number, line in enumerate(file, start=1):
                 if not line.isspace():
-                    yield number, line
+                    yield line_number, line
 
     def _open(self) -> BinaryIO:
         with open(self.path, "rb") as file:
             compressed = file.read(2) == b"\x1f\x8b"
         return cast(BinaryIO, (gzip.open if compressed else open)(self.path, "rb"))
 
-    def _record(self, number: int, line: bytes) -> bytes:
+    def _record(self, line_number: int, line: bytes) -> bytes:
         try:
             value = json.loads(line)
             if self.encoding == "json":
@@ -234,10 +235,13 @@ class JsonLinesInput(Input):
             return rows.example_of_object(value)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ConversionError(
-                f"{self.path}: line {number} is not JSON: {error}. Mend or remove it."
+                f"{self.path}: line {line_number} is not JSON: {error}. Fix or remove"
+                " it."
             ) from None
         except ConversionError as problem:
-            raise ConversionError(f"{self.path}: line {number}: {problem}") from None
+            raise ConversionError(
+                f"{self.path}: line {line_number}: {problem}"
+            ) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,8 +262,8 @@ class FolderInput(Input):
         files = self._files()
         digest = hashlib.sha256()
         for name in files:
-            found = stat_regular(os.path.join(self.path, name))
-            line = f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n"
+            status = stat_regular(os.path.join(self.path, name))
+            line = f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n"
             digest.update(os.fsencode(line))
         return {
             "path": os.path.abspath(self.path),

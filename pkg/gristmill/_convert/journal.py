@@ -19,7 +19,7 @@ from gristmill._convert.errors import ConversionError, from_os_error
 from gristmill._convert.shards import WrittenFile
 
 # The first bytes of a journal.
-BEGIN = b'{"conversion": '
+MAGIC = b'{"conversion": '
 
 
 class Journal:
@@ -56,17 +56,18 @@ class Journal:
         self._load()
 
     def _load(self) -> None:
+        """Read the entries, and truncate the file after the last valid one."""
         self._file.seek(0)
         content = self._file.read()
-        kept = 0
+        valid_bytes = 0
         for line in content.splitlines(keepends=True):
             if not line.endswith(b"\n") or not self._store_entry(line):
                 break
-            kept += len(line)
-        if not kept and not BEGIN.startswith(content[: len(BEGIN)]):
+            valid_bytes += len(line)
+        if not valid_bytes and not MAGIC.startswith(content[: len(MAGIC)]):
             self.close()
             raise _not_a_journal(self.path, "another file")
-        self._file.truncate(kept)
+        self._file.truncate(valid_bytes)
 
     def _store_entry(self, line: bytes) -> bool:
         """Store the entry of a line; return False if it is not a journal's line."""
@@ -112,10 +113,10 @@ class Journal:
         self._append({"shard": shard, **dataclasses.asdict(written)})
 
     def _append(self, entry: dict[str, Any]) -> None:
-        left = json.dumps(entry).encode() + b"\n"
+        remaining = json.dumps(entry).encode() + b"\n"
         try:
-            while left:
-                left = left[self._file.write(left) :]
+            while remaining:
+                remaining = remaining[self._file.write(remaining) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             raise from_os_error(error, self.path) from error

@@ -27,28 +27,30 @@ def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
             folder cannot be read.
     """
 
-    def refuse(error: OSError) -> None:
+    def raise_error(error: OSError) -> None:
         raise from_os_error(error, folder)
 
-    found = []
+    relative_paths = []
     root = os.path.realpath(folder)
-    # For each folder to visit: the ids of the folder and of those that contain it.
-    within = {folder: frozenset([_folder_id(folder)])}
-    for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        outer = within.pop(parent)
+    # Maps each folder to visit to the ids of the folder and of those that contain it.
+    ids_on_path = {folder: frozenset([_folder_id(folder)])}
+    for parent, folders, names in os.walk(
+        folder, onerror=raise_error, followlinks=True
+    ):
+        outer_ids = ids_on_path.pop(parent)
         visible = [name for name in folders if not name.startswith(".")]
         files = [name for name in names if not name.startswith(".")]
         if not follow_links:
             for name in [*visible, *files]:
                 _check_inside(os.path.join(parent, name), root)
         ids = {name: _folder_id(os.path.join(parent, name)) for name in visible}
-        folders[:] = [name for name in visible if ids[name] not in outer]
+        folders[:] = [name for name in visible if ids[name] not in outer_ids]
         for name in folders:
-            within[os.path.join(parent, name)] = outer | {ids[name]}
-        inside = os.path.relpath(parent, folder)
-        prefix = "" if inside == "." else inside + "/"
-        found += [prefix + name for name in files]
-    return tuple(sorted(found))
+            ids_on_path[os.path.join(parent, name)] = outer_ids | {ids[name]}
+        relative_parent = os.path.relpath(parent, folder)
+        prefix = "" if relative_parent == "." else relative_parent + "/"
+        relative_paths += [prefix + name for name in files]
+    return tuple(sorted(relative_paths))
 
 
 def _check_inside(path: str, root: str) -> None:
@@ -72,10 +74,10 @@ def stat_regular(path: str) -> os.stat_result:
     """
     if os.path.islink(path) and not os.path.exists(path):
         raise broken_link_error(path)
-    found = _status(path)
-    if not stat.S_ISREG(found.st_mode):
+    status = _status(path)
+    if not stat.S_ISREG(status.st_mode):
         raise ConversionError(f"{path}: not a regular file.")
-    return found
+    return status
 
 
 def broken_link_error(path: str) -> ConversionError:
@@ -85,8 +87,8 @@ def broken_link_error(path: str) -> ConversionError:
 
 def _folder_id(path: str) -> tuple[int, int]:
     """Return an id that a folder shares with all links to it."""
-    found = _status(path)
-    return found.st_dev, found.st_ino
+    status = _status(path)
+    return status.st_dev, status.st_ino
 
 
 def _status(path: str) -> os.stat_result:
@@ -114,22 +116,26 @@ class Output:
 
     @property
     def stem(self) -> str:
+        """The path without the suffix and the number of a shard."""
         return self._split[0]
 
     @property
     def journal(self) -> str:
+        """The path of the file that records the finished shards."""
         return _hidden(f"{self.stem}.convert.jsonl")
 
     def final(self, shard: int) -> str:
+        """Return the path of a finished shard."""
         stem, suffix = self._split
         if self.shards is None:
             return stem + suffix
         return f"{stem}-{shard:05d}-of-{self.shards:05d}{suffix}"
 
     def part(self, shard: int) -> str:
+        """Return the temporary path of a shard until all shards are finished."""
         return part_of(self.final(shard))
 
-    def may_be(self, name: str) -> bool:
+    def is_possible_name(self, name: str) -> bool:
         """Return whether a conversion to `path` could write a file with this name."""
         stem = re.escape(os.path.basename(self.stem))
         pattern = rf"{stem}(-[0-9]{{5}}-of-[0-9]{{5}})?\.array_?record"
@@ -137,6 +143,7 @@ class Output:
 
     @property
     def _split(self) -> tuple[str, str]:
+        """The stem and the suffix."""
         for suffix in SUFFIXES:
             if self.path.endswith(suffix):
                 return self.path.removesuffix(suffix), suffix

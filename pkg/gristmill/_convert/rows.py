@@ -30,11 +30,12 @@ HINT = "Convert with --encode json to keep it."
 def json_of_row(row: Any) -> bytes:
     """Return a row as a line of JSON; byte strings become base64, times text."""
     return json.dumps(
-        row, ensure_ascii=False, separators=(",", ":"), default=_plain
+        row, ensure_ascii=False, separators=(",", ":"), default=_text_of
     ).encode()
 
 
-def _plain(value: Any) -> str:
+def _text_of(value: Any) -> str:
+    """Return a value that JSON cannot represent as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value)
@@ -83,6 +84,7 @@ def _features_of_values(name: str, values: list[Any]) -> list[bytes]:
 
 
 def _kind_of(value: Any) -> str:
+    """Return the name of a JSON value's type, for errors."""
     names = {dict: "object", list: "list", str: "text", type(None): "null"}
     return names.get(type(value), "number")
 
@@ -122,11 +124,14 @@ def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
     except pa.ArrowInvalid as error:
         raise ConversionError(f"column {name!r}: {error}. {HINT}") from None
     valid = values.is_valid().to_pylist()
-    yield [each if has else b"" for each, has in zip(features, valid, strict=True)]
+    yield [
+        feature if is_valid else b""
+        for feature, is_valid in zip(features, valid, strict=True)
+    ]
 
 
 def _flatten(values: Any) -> tuple[Any, list[int]]:
-    """Return the values of all rows, and the number of values in each row."""
+    """Return the concatenated values of all rows, and the number in each row."""
     if not _is(values.type, "list large_list fixed_size_list"):
         return values.drop_null(), values.is_valid().cast("int64").to_pylist()
     counts = import_optional("pyarrow.compute").list_value_length(values)

@@ -51,13 +51,20 @@ class Digest:
         self._sizes.update(sizes.astype("<i8").data)
 
     def hexdigest(self) -> str:
-        both = self._contents.digest() + self._sizes.digest()
-        return hashlib.sha256(both).hexdigest()
+        digests = self._contents.digest() + self._sizes.digest()
+        return hashlib.sha256(digests).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class WrittenFile:
-    """The verified contents of a finished file."""
+    """The verified contents of a finished file; the journal stores these fields.
+
+    Attributes:
+        records: The number of records.
+        record_bytes: The total size of the records.
+        file_bytes: The size of the file.
+        sha256: The `Digest` of the records, in hex.
+    """
 
     records: int
     record_bytes: int
@@ -88,8 +95,8 @@ def writer_options(group_size: int, compression: str) -> str:
         lowest, highest = LEVELS[codec]
         if not lowest <= int(level) <= highest:
             raise ValueError(
-                f"The level of {codec} must be from {lowest} to {highest}, got"
-                f" compression={compression!r}."
+                f"compression must have a level of {codec} from {lowest} to {highest},"
+                f" got {compression!r}."
             )
     return (
         f"group_size:{group_size},{'uncompressed' if codec == 'none' else compression}"
@@ -116,7 +123,7 @@ class RecordWriter:
             self._writer = module.ArrayRecordWriter(path, options)
         except ValueError as error:
             raise ConversionError(
-                f"expected options of the array-record package, got {options!r}:"
+                f"options must be options of the array-record package, got {options!r}:"
                 f" {error}."
             ) from error
 
@@ -170,7 +177,7 @@ def write_file(
                 reported_bytes = digest.record_bytes
         yield digest.records - reported_records
         writer.close()
-        size = _put_on_disk(path)
+        size = _flush_to_disk(path)
     except BaseException:
         writer.discard()
         raise
@@ -199,7 +206,7 @@ def check_file(path: str, expected: Digest) -> None:
         )
 
 
-def _put_on_disk(path: str) -> int:
+def _flush_to_disk(path: str) -> int:
     """Flush a file to disk, and return its size in bytes."""
     try:
         with open(path, "rb") as file:

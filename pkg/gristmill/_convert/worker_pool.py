@@ -41,57 +41,62 @@ def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int
     workers: dict[Connection, Any] = {}
     try:
         for _ in range(min(processes, len(tasks))):
-            ours, theirs = context.Pipe()
-            arguments = (os.getpid(), work, theirs)
+            connection, worker_connection = context.Pipe()
+            arguments = (os.getpid(), work, worker_connection)
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
-            theirs.close()
-            workers[ours] = process
-        yield from _reports(workers, tasks)
+            worker_connection.close()
+            workers[connection] = process
+        yield from _distribute(workers, tasks)
     finally:
-        for ours, worker in workers.items():
-            worker.kill()
-            ours.close()
-        for worker in workers.values():
-            worker.join()
+        for connection, process in workers.items():
+            process.kill()
+            connection.close()
+        for process in workers.values():
+            process.join()
 
 
-def _reports(
+def _distribute(
     workers: dict[Connection, Any], tasks: Sequence[Any]
 ) -> Iterator[tuple[int, Any]]:
     """Send tasks to idle workers until all are done, and yield the reports."""
-    waiting = iter(enumerate(tasks))
-    doing: dict[Any, int] = dict.fromkeys(workers, -1)
-    while doing:
-        for ready in wait(list(doing)):
-            assert isinstance(ready, Connection)
+    pending = iter(enumerate(tasks))
+    # Maps the connection of each working process to the number of its task; -1 before
+    # its first task.
+    current_tasks: dict[Any, int] = dict.fromkeys(workers, -1)
+    while current_tasks:
+        for connection in wait(list(current_tasks)):
+            assert isinstance(connection, Connection)
             try:
-                report = ready.recv()
+                report = connection.recv()
                 if report is None:
-                    del doing[ready]
-                    if found := next(waiting, None):
-                        doing[ready], task = found
-                        ready.send(task)
+                    del current_tasks[connection]
+                    if numbered_task := next(pending, None):
+                        current_tasks[connection], task = numbered_task
+                        connection.send(task)
                     continue
             except (EOFError, ConnectionError):
-                raise _end_of(workers[ready]) from None
+                raise _exit_error(workers[connection]) from None
             if isinstance(report, BaseException):
                 raise report
-            yield doing[ready], report
+            yield current_tasks[connection], report
 
 
-def _end_of(process: Any) -> ConversionError:
+def _exit_error(process: Any) -> ConversionError:
     process.join()
     code = process.exitcode or 0
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+    cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
     return ConversionError(
-        f"a worker process ended by {how}. If the system ran out of memory, pass"
+        f"a worker process ended by {cause}. If the system ran out of memory, pass"
         " fewer --processes."
     )
 
 
 def _serve(parent: int, work: Work, connection: Connection) -> None:
-    """Run tasks, requesting each by sending None. The parent kills this process."""
+    """Run tasks in a worker process, and send None to request each.
+
+    Sends the exception if a task fails. The parent kills this process at the end.
+    """
     _core.die_with_parent(parent)
     # Ctrl-C signals all processes of a terminal; the parent process ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

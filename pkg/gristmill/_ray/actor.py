@@ -28,22 +28,22 @@ from gristmill.sources._share import share_among
 
 Bytes = npt.NDArray[np.uint8]
 
-FIRST_BYTES = 64 << 10
+INITIAL_BYTES = 64 << 10
 
 
 class UnitTask(NamedTuple):
     """A unit as the scheduler published it.
 
-    Any actor may compute it, any number of times.
+    Any actor may compute it, any number of times.  `str` describes it in errors.
 
     Attributes:
         stream: The number of its stream.
-        sequential: True if the unit is the next output after `before`.  False if it is
-            a range of the stream's records.
+        sequential: True if the unit is the next output after `position_before`.  False
+            if it is a range of the stream's records.
         first: The first record of the range.
         records: The number of records in the range.
         attempt: The number of workers that ended while they computed it.
-        before: The position of the stream before a sequential unit, else ().
+        position_before: The position of the stream before a sequential unit, else ().
     """
 
     stream: int
@@ -51,7 +51,13 @@ class UnitTask(NamedTuple):
     first: int
     records: int
     attempt: int
-    before: Position
+    position_before: Position
+
+    def __str__(self) -> str:
+        if self.sequential:
+            return f"an output of stream {self.stream}"
+        last = self.first + self.records - 1
+        return f"records {self.first} to {last} of its stream {self.stream}"
 
 
 class TaskResult(NamedTuple):
@@ -96,7 +102,7 @@ class WorkerActor:
         process_settings: The settings of the program's process; empty if calls name
             programs.
         number: The number of this actor in its pool.
-        sharing: The number of actors that read at the same time.
+        actors: The number of actors that read at the same time.
     """
 
     def __init__(
@@ -104,16 +110,17 @@ class WorkerActor:
         packed: Bytes | None,
         process_settings: Sequence[settings.Setting],
         number: int,
-        sharing: int,
+        actors: int,
     ) -> None:
         nesting.become_worker()
         settings.adopt(process_settings)
         _core.keep_freed_memory()
-        share_among(sharing)
+        share_among(actors)
         self._number = number
-        self._sharing = sharing
-        self._own = None if packed is None else self._load_program(packed)
-        # The keys are names of programs.
+        self._actors = actors
+        # The server of `packed`.
+        self._own_server = None if packed is None else self._load_program(packed)
+        # The servers of the programs that calls of `compute_of` name.
         self._servers: dict[str, _Server] = {}
 
     def location(self) -> ActorLocation:
@@ -130,8 +137,8 @@ class WorkerActor:
         Args:
             task: The fields of a `UnitTask`.
         """
-        assert self._own is not None
-        return self._own.answer(UnitTask(*task))
+        assert self._own_server is not None
+        return self._own_server.answer(UnitTask(*task))
 
     def compute_of(
         self, name: str, packed: tuple[Any], *task: Any
@@ -173,7 +180,7 @@ class WorkerActor:
         finally:
             os.close(fd)
         slot = _Slot(program.position_capacity)
-        return _Server(program, slot, self._number, self._sharing)
+        return _Server(program, slot, self._number, self._actors)
 
 
 class _Slot:
@@ -188,8 +195,9 @@ class _Slot:
         # A stream stores the number of its current record at this address.
         self.current_record_address = ctypes.addressof(self._record)
         self.capacity = 0
+        # The arguments of the last `commit`.
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
-        self.need(FIRST_BYTES)
+        self.need(INITIAL_BYTES)
 
     def need(self, nbytes: int) -> int:
         """Make the memory at least this large and return its address.
@@ -221,11 +229,13 @@ class _Unit:
         self.first, self.count = task.first, task.records
         self.attempt = task.attempt
         self.proceed = proceed
-        self.position_before = np.array(task.before, np.int64)
+        self.position_before = np.array(task.position_before, np.int64)
         self.address, self.capacity = slot.need(0), slot.capacity
 
 
 class _Server(worker.Server):
+    """Computes the units of one program, and returns them instead of sending them."""
+
     # A call returns one answer.
     _IN_PARTS = False
 
@@ -235,19 +245,23 @@ class _Server(worker.Server):
         end: Any = slot
         super().__init__(program, end, number, actors)
         self._slot = slot
+        # The positions and the failure of the unit that was written last.
         self._positions: list[Position] = []
         self._failure: bytes | None = None
-        self._first_s: float | None = None
+        # The time of the first call, by `time.perf_counter`; None before it.
+        self._first_call_s: float | None = None
         self._busy_s = 0.0
 
     def answer(self, task: UnitTask) -> TaskResult:
-        began = time.perf_counter()
-        unit: Any = _Unit(task, self._slot, self.stands_at(task.stream, task.before))
+        """Compute a unit; the payload of the result is valid until the next call."""
+        start_s = time.perf_counter()
+        proceed = self.stands_at(task.stream, task.position_before)
+        unit: Any = _Unit(task, self._slot, proceed)
         self.compute(unit)
         status, outputs, _, position = self._slot.committed
         positions = self._positions[: outputs - (self._failure is not None)]
         payload = self._slot.committed_bytes()
-        load = self._measure(began)
+        load = self._measure(start_s)
         return TaskResult(status, positions, position, self._failure, payload, load)
 
     def close(self) -> None:
@@ -255,12 +269,13 @@ class _Server(worker.Server):
         for stream in self._streams.values():
             stream.close()
 
-    def _measure(self, began: float) -> ActorLoad:
+    def _measure(self, start_s: float) -> ActorLoad:
+        """Return the actor's load after a call that began at `start_s`."""
         now = time.perf_counter()
-        if self._first_s is None:
-            self._first_s = began
-        self._busy_s += now - began
-        return ActorLoad(now - began, self._busy_s, now - self._first_s)
+        if self._first_call_s is None:
+            self._first_call_s = start_s
+        self._busy_s += now - start_s
+        return ActorLoad(now - start_s, self._busy_s, now - self._first_call_s)
 
     def _write(
         self,

@@ -37,6 +37,7 @@ Reference = TypeVar("Reference")
 # example with their machine.
 MAX_FAILED_STARTS = 3
 MAX_ENDED_STARTS = 20
+# Longest time that the pool's thread waits for actors to start, in s.
 POLL_S = 0.25
 
 
@@ -64,15 +65,20 @@ class ActorPool:
         self._ray = ray
         self._reports_progress = reports_progress
         self._program = program
-        # A reference to the program in the object store.
+        self._kind = ray.remote(WorkerActor).options(**options)
+        # Guards the fields below, and those of the actors.  Some threads read `count`,
+        # `failure`, `_closed` and the actors' `loss_reason` without it.  Notified when
+        # an actor starts, and when waiting for one may end without success.
+        self._changed = threading.Condition()
+        # A reference to the program in the object store; None until the first `open`.
         self._packed: Any = None
         self._settings: list[settings.Setting] = []
         self._users = 0
         self.count = count
-        self._kind = ray.remote(WorkerActor).options(**options)
-        self._changed = threading.Condition()
+        # The actors that were requested and are not lost, started or not.
         self._actors: list[Actor] = []
-        # The keys are the references of the answers to the actors' first calls.
+        # Maps the reference of the answer to an actor's first call, `location`, to the
+        # actor, until it has answered.
         self._starting: dict[Any, Actor] = {}
         self._failed_starts = self._ended_starts = 0
         self._closed = False
@@ -96,50 +102,52 @@ class ActorPool:
         with self._changed:
             self.count = count
             self._start_missing()
-            spare = [actor for actor in self._actors if actor.location is None]
-            spare += [actor for actor in self._actors if actor.location is not None]
-            for actor in spare[: max(0, len(spare) - count)]:
-                actor.last = NO_LANE
-                self._end_actor(actor)
+            # Removes actors that have not started before others.
+            actors = sorted(self._actors, key=lambda actor: actor.location is not None)
+            for actor in actors[: max(0, len(actors) - count)]:
+                actor.lane_at_loss = NO_LANE
+                self._remove(actor)
             self._changed.notify_all()
 
     def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
-        called = self.call(lane, lambda handle: handle.compute.remote(*task))
-        if called is None:
+        started_call = self.call(lane, lambda handle: handle.compute.remote(*task))
+        if started_call is None:
             return None
-        actor, reference = called
+        actor, reference = started_call
         try:
-            ready, answer = self.wait_for(actor, reference)
+            ready_s, answer = self.wait_for(actor, reference)
         except Exception as error:
             return self.record_failure(lane, actor, error)
         self.record_answer(lane, actor)
-        return TimedResult(actor, ready, answer)
+        return TimedResult(actor, ready_s, answer)
 
     def call(
-        self, lane: Lane, ask: Callable[[Any], Reference]
+        self, lane: Lane, start_call: Callable[[Any], Reference]
     ) -> tuple[Actor, Reference] | None:
         """Wait for an actor and call it.
 
         Args:
             lane: The lane that makes the call.
-            ask: Takes the handle of the actor and starts the call.
+            start_call: Takes the handle of the actor and starts the call.
 
         Returns:
             The actor, and the reference or references of its answer; None if the pool
             was closed or has failed.
         """
         with self._changed:
-            while not self._closed and not self._has_failed():
-                ready = [actor for actor in self._actors if actor.location is not None]
-                if ready:
-                    actor = self._choose(lane, ready)
+            while not self._closed and not self._detect_failure():
+                running = [
+                    actor for actor in self._actors if actor.location is not None
+                ]
+                if running:
+                    actor = self._choose(lane, running)
                     actor.waiting_lanes.append(lane)
-                    return actor, ask(actor.handle)
+                    return actor, start_call(actor.handle)
                 self._changed.wait()
         return None
 
     def wait_for(self, actor: Actor, reference: Any) -> tuple[float, Any]:
-        """Return the time at which an answer was ready, and the answer.
+        """Return the time at which an answer was ready, in s, and the answer.
 
         Stops waiting if another lane has found out that the actor is lost.
 
@@ -150,23 +158,21 @@ class ActorPool:
         Raises:
             Exception: The call failed, or the actor is lost.
         """
-
-        def wait() -> bool:
-            return not self._ray.wait(
+        while True:
+            ready, _ = self._ray.wait(
                 [reference], timeout=ACTOR_CHECK_S, fetch_local=False
-            )[0]
-
-        while wait() and not actor.lost:
-            pass
-        ready = time.perf_counter()
+            )
+            if ready or actor.loss_reason:
+                break
+        ready_s = time.perf_counter()
         while True:
             try:
                 answer = self._ray.get(reference, timeout=ACTOR_CHECK_S)
             except self._ray.exceptions.GetTimeoutError:
-                if actor.lost:
+                if actor.loss_reason:
                     raise
             else:
-                return ready, answer
+                return ready_s, answer
 
     def record_answer(self, lane: Lane, actor: Actor) -> None:
         """Record that an actor has answered a lane's call."""
@@ -182,29 +188,33 @@ class ActorPool:
             error: The exception that waiting for the answer raised.
         """
         exceptions = self._ray.exceptions
-        ended = isinstance(error, exceptions.ActorDiedError)
-        far = isinstance(error, (exceptions.RayActorError, exceptions.ObjectLostError))
-        if ended and actor.location is not None and not error.preempted:
-            far = not self._is_alive(actor.location.node)
+        has_died = isinstance(error, exceptions.ActorDiedError)
+        node_lost = isinstance(
+            error, (exceptions.RayActorError, exceptions.ObjectLostError)
+        )
+        if has_died and actor.location is not None and not error.preempted:
+            node_lost = not self._is_node_alive(actor.location.node)
         with self._changed:
-            if actor.last is None:
-                actor.last = NO_LANE if far else actor.waiting_lanes[0]
-            if far:
+            if actor.lane_at_loss is None:
+                actor.lane_at_loss = NO_LANE if node_lost else actor.waiting_lanes[0]
+            if node_lost:
                 self._replace_node(actor, str(error))
             else:
                 self._replace(actor, str(error))
-            raised = isinstance(error, exceptions.RayTaskError)
+            call_raised = isinstance(error, exceptions.RayTaskError)
             return ActorLost(
-                actor, actor.lost or str(error), raised or actor.last == lane
+                actor,
+                actor.loss_reason or str(error),
+                blames_unit=call_raised or actor.lane_at_loss == lane,
             )
 
-    def end(self, lane: Lane) -> None:
+    def end_actor(self, lane: Lane) -> None:
         with self._changed:
             actor = self._actor_of(lane)
             if actor is not None:
                 self._replace(actor, "it did not answer, so it was ended")
 
-    def doing(self, lane: Lane) -> str:
+    def activity(self, lane: Lane) -> str:
         with self._changed:
             actor = self._actor_of(lane)
         return "It waits for an actor." if actor is None else f"It waits for {actor}."
@@ -236,7 +246,7 @@ class ActorPool:
                 return
             self._closed = True
             for actor in list(self._actors):
-                self._end_actor(actor)
+                self._remove(actor)
             self._changed.notify_all()
 
     def _actor_of(self, lane: Lane) -> Actor | None:
@@ -244,9 +254,9 @@ class ActorPool:
 
     def _replace(self, actor: Actor, why: str) -> None:
         if actor in self._actors:
-            actor.lost = why
+            actor.loss_reason = why
             metrics.count_lost_actor()
-            self._end_actor(actor)
+            self._remove(actor)
             self._start_missing()
 
     def _replace_node(self, actor: Actor, why: str) -> None:
@@ -259,48 +269,52 @@ class ActorPool:
             and other.location.node == actor.location.node
         ]
         for other in same_node:
-            other.last = NO_LANE
+            other.lane_at_loss = NO_LANE
             self._replace(other, why)
 
-    def _is_alive(self, node: str) -> bool:
+    def _is_node_alive(self, node: str) -> bool:
         if self._closed or not self._ray.is_initialized():
             return True
         nodes = self._ray.nodes()
-        return any(one["NodeID"] == node and one["Alive"] for one in nodes)
+        return any(entry["NodeID"] == node and entry["Alive"] for entry in nodes)
 
-    def _choose(self, lane: Lane, ready: list[Actor]) -> Actor:
-        """Return the lane's own actor, unless another has at least two lanes fewer."""
-        best = min(ready, key=lambda actor: len(actor.lanes))
-        own = next((actor for actor in ready if lane in actor.lanes), None)
-        if own is not None and len(own.lanes) - len(best.lanes) < 2:
+    def _choose(self, lane: Lane, running: list[Actor]) -> Actor:
+        """Return the lane's own actor, unless another has at least two lanes fewer.
+
+        The actor that is returned becomes the lane's own.
+        """
+        least_used = min(running, key=lambda actor: len(actor.lanes))
+        own = next((actor for actor in running if lane in actor.lanes), None)
+        if own is not None and len(own.lanes) - len(least_used.lanes) < 2:
             return own
         if own is not None:
             own.lanes.discard(lane)
-        best.lanes.add(lane)
-        return best
+        least_used.lanes.add(lane)
+        return least_used
 
     def _start_missing(self) -> None:
         while len(self._actors) < self.count and not self._closed:
-            if self._has_failed():
+            if self._detect_failure():
                 return
-            taken = {actor.number for actor in self._actors}
-            number = min(set(range(self.count)) - taken)
+            used_numbers = {actor.number for actor in self._actors}
+            number = min(set(range(self.count)) - used_numbers)
             handle = self._kind.remote(self._packed, self._settings, number, self.count)
             actor = Actor(number, handle)
             self._actors.append(actor)
             self._starting[handle.location.remote()] = actor
 
-    def _has_failed(self) -> bool:
+    def _detect_failure(self) -> bool:
         """Return whether no actor can be started anymore.
 
-        Checks whether Ray was shut down, since calling it would start it again.
+        Sets `failure` if Ray was shut down, since calling Ray would start it again.
         """
         if not self.failure and not self._ray.is_initialized():
             self.failure = "Ray was shut down."
             self._changed.notify_all()
         return bool(self.failure)
 
-    def _end_actor(self, actor: Actor) -> None:
+    def _remove(self, actor: Actor) -> None:
+        """Remove an actor from the pool, and end it."""
         self._actors.remove(actor)
         if actor.location is not None:
             metrics.add_running_actors(-1)
@@ -313,23 +327,28 @@ class ActorPool:
         progress = StartProgress(self._ray)
         while True:
             with self._changed:
-                if self._closed or self._has_failed():
+                if self._closed or self._detect_failure():
                     return
-                waiting = list(self._starting)
-            started = self._ray.wait(waiting, timeout=POLL_S)[0] if waiting else []
-            for reference in started:
+                pending = list(self._starting)
+            ready = self._ray.wait(pending, timeout=POLL_S)[0] if pending else []
+            for reference in ready:
                 self._finish_start(reference)
-            if not waiting:
+            if not pending:
                 with self._changed:
                     self._changed.wait(POLL_S)
             if self._reports_progress and not self._closed:
                 progress.update(len(self.locations()), self.count)
 
     def _finish_start(self, reference: Any) -> None:
+        """Record that an actor has started, or count a failed start and try again.
+
+        Args:
+            reference: The reference of the answer to the actor's first call.
+        """
         try:
             location, error = self._ray.get(reference), None
-        except Exception as raised:
-            location, error = None, raised
+        except Exception as exception:
+            location, error = None, exception
         with self._changed:
             actor = self._starting.pop(reference)
             if actor not in self._actors:
@@ -345,8 +364,8 @@ class ActorPool:
             self._changed.notify_all()
 
     def _count_failed_start(self, error: Any) -> None:
-        ended = isinstance(error, self._ray.exceptions.RayActorError)
-        if ended and not error.actor_init_failed:
+        has_died = isinstance(error, self._ray.exceptions.RayActorError)
+        if has_died and not error.actor_init_failed:
             self._ended_starts += 1
         else:
             self._failed_starts += 1

@@ -18,7 +18,7 @@ from gristmill._ray.actor import ActorLocation, UnitTask
 from gristmill._ray.actor_pool import ActorPool
 from gristmill._ray.identity import digest_of
 from gristmill._ray.pool import ActorLost, Lane
-from gristmill._ray.shared import LaggingError, SharedStream
+from gristmill._ray.shared import LaggingError, SharedStream, Unit
 
 NAMESPACE = "gristmill"
 # The hub runs at most this many calls at a time; Ray queues the others.
@@ -27,6 +27,7 @@ MAX_CALLS = 256
 JOB_TIMEOUT_S = 30.0
 # The hub ends after this time without a job, in s.
 IDLE_S = 10.0
+# Time between two checks for such jobs, in s.
 CHECK_S = 1.0
 
 
@@ -38,10 +39,11 @@ class Membership(NamedTuple):
         version: The version of Gristmill that it uses.
         actors: The number of actors that it needs.
         options: A digest of the options of Ray for each actor.
-        program: A reference to the packed pipeline, in a tuple so that Ray passes the
+        pipeline: A reference to the packed pipeline, in a tuple so that Ray passes the
             reference and not the object.
         share: The name of the stream that it shares; empty if it shares none.
-        window: The number of units kept per job; see `SharedStream`.
+        window: The number of units that the stream keeps for each job; see
+            `SharedStream`.
         parts: Digests of the parts of the pipeline; see `SharedStream`.
     """
 
@@ -49,14 +51,22 @@ class Membership(NamedTuple):
     version: str
     actors: int
     options: str
-    program: tuple[Any]
+    pipeline: tuple[Any]
     share: str
     window: int
     parts: dict[str, str]
 
 
 class UnitComputed(NamedTuple):
-    """The reply for a unit that was computed; `answer` holds a reference."""
+    """The reply for a unit that was computed.
+
+    Attributes:
+        unit: The number of the unit in its shared stream; -1 if it is not shared.
+        actor: The number of the actor that computed it.
+        location: The node and the process of the actor.
+        answer: A reference to the `TaskResult`, in a tuple so that Ray passes the
+            reference and not the object.
+    """
 
     unit: int
     actor: int
@@ -94,8 +104,15 @@ class HubStatus(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False)
-class _Program:
-    """A pipeline, of one job or of several that share it."""
+class _Pipeline:
+    """A pipeline of one job, or of several that share its stream.
+
+    Attributes:
+        name: The name by which the actors keep the program of the pipeline.
+        packed: A reference to the packed program.
+        stream: The units that the jobs share; None if the job does not share.
+        jobs: The names of the jobs that use it.
+    """
 
     name: str
     packed: Any
@@ -105,7 +122,15 @@ class _Program:
 
 @dataclasses.dataclass(eq=False)
 class _Job:
-    program: _Program
+    """A job that has joined.
+
+    Attributes:
+        pipeline: The pipeline whose units it requests.
+        actors: The number of actors that it needs.
+        last_call_s: The time of its last call, by `time.monotonic`.
+    """
+
+    pipeline: _Pipeline
     actors: int
     last_call_s: float
 
@@ -126,11 +151,15 @@ class Hub:
         self._name = name
         self._version = version
         self._options = digest_of(options)
+        # Guards `_jobs` and `_pipelines`, and the fields of their values that change.
+        # `_watch` reads `_jobs` without it.  The pool and each `SharedStream` have
+        # their own locks.
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
-        self._programs: dict[str, _Program] = {}
+        self._pipelines: dict[str, _Pipeline] = {}
         # Maps each lane that waits for a shared unit to the lane that computes it.
-        self._waiting: dict[Lane, Lane] = {}
+        # Each call sets and removes only its own lane, without a lock.
+        self._computing_lanes: dict[Lane, Lane] = {}
         self._pool = ActorPool(None, 0, options, reports_progress=False)
         self._pool.open()
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
@@ -151,20 +180,20 @@ class Hub:
                 f"Expected the options of {self._name}, got other options. Pass the"
                 " same options to all RayWorkers of that name, or use another name."
             )
-        packed = self._ray.put(self._ray.get(membership.program[0]))
+        packed = self._ray.put(self._ray.get(membership.pipeline[0]))
         with self._lock:
             name = f"share {membership.share}" if membership.share else membership.job
-            program = self._programs.get(name)
-            if program is None:
+            pipeline = self._pipelines.get(name)
+            if pipeline is None:
                 stream = None
                 if membership.share:
                     stream = SharedStream(membership.parts, membership.window)
-                program = self._programs[name] = _Program(name, packed, stream)
-            elif why := _describe_difference(membership, program):
-                return why
-            program.jobs.add(membership.job)
+                pipeline = self._pipelines[name] = _Pipeline(name, packed, stream)
+            elif difference := _describe_difference(membership, pipeline):
+                return difference
+            pipeline.jobs.add(membership.job)
             self._jobs[membership.job] = _Job(
-                program, membership.actors, time.monotonic()
+                pipeline, membership.actors, time.monotonic()
             )
             self._resize()
         return ""
@@ -175,15 +204,15 @@ class Hub:
             entry = self._jobs.pop(job, None)
             if entry is None:
                 return
-            program = entry.program
-            program.jobs.discard(job)
+            pipeline = entry.pipeline
+            pipeline.jobs.discard(job)
             self._pool.release_lanes(job)
-            if program.stream is not None:
-                program.stream.leave(job)
-            if not program.jobs:
-                del self._programs[program.name]
-                self._pool.release_lanes(program.name)
-                self._pool.drop_program(program.name)
+            if pipeline.stream is not None:
+                pipeline.stream.leave(job)
+            if not pipeline.jobs:
+                del self._pipelines[pipeline.name]
+                self._pool.release_lanes(pipeline.name)
+                self._pool.drop_program(pipeline.name)
             if self._jobs:
                 self._resize()
 
@@ -214,82 +243,102 @@ class Hub:
             entry = self._touch(job)
         if entry is None:
             return UnitRejected("")
-        task, program = UnitTask(*task), entry.program
-        if program.stream is None:
-            return self._compute((job, lane), program, task)
+        task, pipeline = UnitTask(*task), entry.pipeline
+        if pipeline.stream is None:
+            return self._compute((job, lane), pipeline, task)
         # The actor that computed the previous output continues, for any job.
-        by = (program.name, task.stream) if task.sequential else (job, lane)
+        calling_lane = job, lane
+        computing_lane = (
+            (pipeline.name, task.stream) if task.sequential else calling_lane
+        )
         try:
-            unit, ours = program.stream.claim(task, by, job, lost)
+            unit, must_compute = pipeline.stream.claim(task, computing_lane, job, lost)
         except LaggingError:
-            return UnitRejected(_describe_lag(program, task))
-        if not ours:
-            return self._wait_for((job, lane), unit)
+            return UnitRejected(_describe_lag(pipeline, task))
+        if not must_compute:
+            return self._wait_for(calling_lane, unit)
         try:
-            reply = self._compute(by, program, task)
+            reply = self._compute(computing_lane, pipeline, task)
         except BaseException as error:
-            program.stream.withdraw(task, unit)
+            pipeline.stream.withdraw(task, unit)
             unit.reply.set_exception(error)
             raise
         if isinstance(reply, UnitComputed):
             reply = reply._replace(unit=unit.number)
         else:
-            program.stream.withdraw(task, unit)
+            pipeline.stream.withdraw(task, unit)
         unit.reply.set_result(reply)
         return reply
 
-    def doing(self, job: str, lane: int) -> str:
+    def activity(self, job: str, lane: int) -> str:
         """Return a sentence about what a lane waits for."""
-        return self._pool.doing(self._waiting.get((job, lane), (job, lane)))
+        return self._pool.activity(self._computing_lane((job, lane)))
 
-    def end(self, job: str, lane: int) -> None:
+    def end_actor(self, job: str, lane: int) -> None:
         """End the actor that a lane waits for."""
-        self._pool.end(self._waiting.get((job, lane), (job, lane)))
+        self._pool.end_actor(self._computing_lane((job, lane)))
 
-    def _wait_for(self, lane: Lane, unit: Any) -> Reply:
+    def _computing_lane(self, lane: Lane) -> Lane:
+        """Return the lane for whose unit `lane` waits; `lane` if it waits for none."""
+        return self._computing_lanes.get(lane, lane)
+
+    def _wait_for(self, lane: Lane, unit: Unit) -> Reply:
         """Wait until another call finishes the unit; return its reply."""
-        self._waiting[lane] = unit.lane
+        self._computing_lanes[lane] = unit.lane
         try:
             reply: Reply = unit.reply.result()
         finally:
-            self._waiting.pop(lane, None)
+            self._computing_lanes.pop(lane, None)
         # The lane that requested the unit counts the loss, so this lane must not.
-        return reply._replace(blamed=False) if isinstance(reply, ActorLost) else reply
+        if isinstance(reply, ActorLost):
+            return reply._replace(blames_unit=False)
+        return reply
 
-    def _compute(self, lane: Lane, program: _Program, task: UnitTask) -> Reply:
-        def ask(handle: Any) -> Any:
-            asked = handle.compute_of.options(num_returns=2)
-            return asked.remote(program.name, (program.packed,), *task)
+    def _compute(self, lane: Lane, pipeline: _Pipeline, task: UnitTask) -> Reply:
+        """Have an actor compute a unit, and wait for it.
 
-        called = self._pool.call(lane, ask)
-        if called is None:
+        Waits only for the traceback, which the actor returns together with the answer,
+        so that the answer does not move to the node of the hub.
+        """
+
+        def start_call(handle: Any) -> Any:
+            method = handle.compute_of.options(num_returns=2)
+            return method.remote(pipeline.name, (pipeline.packed,), *task)
+
+        started_call = self._pool.call(lane, start_call)
+        if started_call is None:
             return UnitRejected(self._pool.failure)
-        actor, (failure, answer) = called
+        actor, (traceback_reference, answer) = started_call
         try:
-            _, why = self._pool.wait_for(actor, failure)
+            _, load_traceback = self._pool.wait_for(actor, traceback_reference)
         except Exception as error:
             loss = self._pool.record_failure(lane, actor, error)
             return loss._replace(actor=str(loss.actor))
         self._pool.record_answer(lane, actor)
-        if why:
-            return UnitRejected(f"{actor} cannot load the pipeline:\n{why}")
+        if load_traceback:
+            return UnitRejected(f"{actor} cannot load the pipeline:\n{load_traceback}")
         assert actor.location is not None
         return UnitComputed(-1, actor.number, actor.location, (answer,))
 
     def _touch(self, job: str) -> _Job | None:
+        """Record that a job is alive, and return it; `_lock` is held.
+
+        Returns None if the job has not joined, or was removed.
+        """
         entry = self._jobs.get(job)
         if entry is not None:
             entry.last_call_s = time.monotonic()
         return entry
 
     def _resize(self) -> None:
+        """Run as many actors as the largest job needs; `_lock` is held."""
         wanted = max(job.actors for job in self._jobs.values())
         if wanted != self._pool.count:
             self._pool.resize(wanted)
 
     def _watch(self) -> None:
         """Remove silent jobs, and end the hub if no job is left."""
-        needed = time.monotonic()
+        last_job_s = time.monotonic()
         while True:
             time.sleep(CHECK_S)
             now = time.monotonic()
@@ -297,18 +346,19 @@ class Hub:
                 if now - entry.last_call_s > JOB_TIMEOUT_S:
                     self.leave(job)
             if self._jobs:
-                needed = now
-            elif self._pool.failure or now - needed > IDLE_S:
+                last_job_s = now
+            elif self._pool.failure or now - last_job_s > IDLE_S:
                 self._pool.close()
                 self._ray.kill(self._ray.get_runtime_context().current_actor)
                 return
 
 
-def _describe_difference(membership: Membership, program: _Program) -> str:
-    parts = {} if program.stream is None else program.stream.parts
-    others = membership.parts
+def _describe_difference(membership: Membership, pipeline: _Pipeline) -> str:
+    """Return the reason why a job cannot share a pipeline; empty if it can."""
+    known = {} if pipeline.stream is None else pipeline.stream.parts
+    offered = membership.parts
     differing = sorted(
-        name for name in parts | others if parts.get(name) != others.get(name)
+        name for name in known | offered if known.get(name) != offered.get(name)
     )
     if not differing:
         return ""
@@ -319,10 +369,11 @@ def _describe_difference(membership: Membership, program: _Program) -> str:
     )
 
 
-def _describe_lag(program: _Program, task: UnitTask) -> str:
-    assert program.stream is not None
+def _describe_lag(pipeline: _Pipeline, task: UnitTask) -> str:
+    assert pipeline.stream is not None
     return (
-        f"This job lags too far behind the other jobs of {program.name}: it needs"
-        f" {task}, but only each job's last {program.stream.window} calls are kept."
-        " Pass a larger window, resume from a newer state, or do not pass share."
+        f"This job lags too far behind the other jobs of {pipeline.name}: it needs"
+        f" {task}, but only the last {pipeline.stream.window} units that each job"
+        " requested first are kept. Pass a larger window, resume from a newer state, or"
+        " do not pass share."
     )

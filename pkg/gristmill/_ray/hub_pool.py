@@ -1,4 +1,4 @@
-"""The pool for programs that share actors; it calls the hub of `hub.py`.
+"""The pool of a job that shares actors with other jobs; it calls the hub of `hub.py`.
 
 The pool finds the hub by its name, or starts it.  If the hub is lost, its actors and
 their results are lost too.  The pool then starts another hub and calls it again.
@@ -31,11 +31,12 @@ class HubPool:
 
     Args:
         program: The pipeline.
-        count: The number of actors that this program needs.
+        count: The number of actors that this job needs.
         options: Arguments of Ray's ``ActorClass.options``.
         name: The name of the hub.
         share: The name of the shared stream; empty if the stream is not shared.
-        window: The number of units kept for slower jobs.
+        window: The number of units that the hub keeps for each job; see
+            `gristmill._ray.shared.SharedStream`.
         parts: Values besides the pipeline that determine the stream.
         version: The version of Gristmill.
     """
@@ -65,15 +66,21 @@ class HubPool:
         self._version = version
         self._job = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._users = 0
-        self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._hub: Any = None
         self._membership: Membership | None = None
+        # Held while joining a hub, so that only one thread does, and while `_hub` is
+        # set.  Threads read `_hub` without it.
+        self._lock = threading.Lock()
+        # Ray's handle of the hub that this job has joined; None until it has joined.
+        self._hub: Any = None
+        # The reason why a hub refused this job; empty if none did.
         self._refusal = ""
         # Keyed by location, so that all answers of an actor count for one object.
         self._actors: dict[ActorLocation, Actor] = {}
-        self._numbers: dict[Lane, int] = {}
+        # The number of each lane of this job in calls of the hub.
+        self._lane_numbers: dict[Lane, int] = {}
         self._progress = StartProgress(ray)
+        # The reason why no more answers will come; empty until then.
         self.failure = ""
 
     def open(self) -> None:
@@ -115,13 +122,13 @@ class HubPool:
             if hub is None:
                 return None
             try:
-                asked = hub.compute_unit.remote(
-                    self._job, self._number(lane), task, lost
+                call = hub.compute_unit.remote(
+                    self._job, self._lane_number(lane), task, lost
                 )
-                reply = self._wait_for_reply(asked)
+                reply = self._wait_for_reply(call)
             except self._ray.exceptions.RayActorError as error:
-                self._leave(hub)
-                return ActorLost(self._name_in_texts(), str(error), blamed=False)
+                self._drop(hub)
+                return ActorLost(self._name_in_texts(), str(error), blames_unit=False)
             if reply is None:
                 return None
             if isinstance(reply, ActorLost):
@@ -130,9 +137,9 @@ class HubPool:
                 if reply.why:
                     self.failure = reply.why
                     return None
-                self._leave(hub)
+                self._drop(hub)
                 continue
-            ready = time.perf_counter()
+            ready_s = time.perf_counter()
             try:
                 answer = self._wait_for_reply(reply.answer[0])
             except self._ray.exceptions.ObjectLostError:
@@ -140,22 +147,24 @@ class HubPool:
                 continue
             if answer is None:
                 return None
-            return TimedResult(self._actor(reply), ready, answer)
-        return ActorLost(self._name_in_texts(), "its answers were lost", blamed=False)
+            return TimedResult(self._actor(reply), ready_s, answer)
+        return ActorLost(
+            self._name_in_texts(), "its answers were lost", blames_unit=False
+        )
 
-    def doing(self, lane: Lane) -> str:
+    def activity(self, lane: Lane) -> str:
         no_actor = f"It waits for {self._name_in_texts()}."
         if (hub := self._hub) is None:
             return no_actor
-        asked = hub.doing.remote(self._job, self._number(lane))
+        call = hub.activity.remote(self._job, self._lane_number(lane))
         try:
-            return str(self._ray.get(asked, timeout=ACTOR_CHECK_S))
+            return str(self._ray.get(call, timeout=ACTOR_CHECK_S))
         except self._ray.exceptions.RayError:
             return no_actor
 
-    def end(self, lane: Lane) -> None:
+    def end_actor(self, lane: Lane) -> None:
         if (hub := self._hub) is not None:
-            hub.end.remote(self._job, self._number(lane))
+            hub.end_actor.remote(self._job, self._lane_number(lane))
 
     def close(self) -> None:
         self._users -= 1
@@ -172,26 +181,28 @@ class HubPool:
     def _name_in_texts(self) -> str:
         return f"the actors named {self._name!r}"
 
-    def _number(self, lane: Lane) -> int:
-        return self._numbers.setdefault(lane, len(self._numbers))
+    def _lane_number(self, lane: Lane) -> int:
+        return self._lane_numbers.setdefault(lane, len(self._lane_numbers))
 
     def _joined_hub(self) -> Any:
         """Return the hub after it has added this job; None if the pool has ended."""
         with self._lock:
-            while self._hub is None and not self._has_ended():
+            while self._hub is None and not self._detect_end():
                 try:
                     self._join()
                 except self._ray.exceptions.RayActorError as error:
                     log.info("%s ended: %s", self._name_in_texts(), error)
-            return None if self._has_ended() else self._hub
+            return None if self._detect_end() else self._hub
 
-    def _has_ended(self) -> bool:
+    def _detect_end(self) -> bool:
+        """Return whether the pool has ended; sets `failure` if Ray was shut down."""
         if not self.failure and not self._ray.is_initialized():
             self.failure = "Ray was shut down."
         return bool(self.failure) or self._closing.is_set()
 
     def _join(self) -> None:
-        kind = self._ray.remote(Hub).options(
+        """Find or start the hub, and add this job; `_lock` is held."""
+        actor_class = self._ray.remote(Hub).options(
             name=f"gristmill-{self._name}",
             namespace=NAMESPACE,
             get_if_exists=True,
@@ -199,14 +210,14 @@ class HubPool:
             max_concurrency=MAX_CALLS,
             num_cpus=0,
         )
-        hub = kind.remote(self._name_in_texts(), self._version, self._options)
+        hub = actor_class.remote(self._name_in_texts(), self._version, self._options)
         refusal = self._wait_for_reply(hub.join.remote(self._membership))
         if refusal:
             self._refusal = self.failure = refusal
         elif refusal is not None:
             self._hub = hub
 
-    def _leave(self, hub: Any) -> None:
+    def _drop(self, hub: Any) -> None:
         """Drop a hub that was lost, or that no longer has this job."""
         with self._lock:
             if self._hub is hub:
@@ -221,24 +232,25 @@ class HubPool:
                 self._progress.update(0, self._count)
         return None
 
-    def _actor(self, found: UnitComputed) -> Actor:
-        actor = Actor(found.actor, None, found.location)
-        return self._actors.setdefault(found.location, actor)
+    def _actor(self, reply: UnitComputed) -> Actor:
+        """Return the object of the actor that computed a unit."""
+        actor = Actor(reply.actor, None, reply.location)
+        return self._actors.setdefault(reply.location, actor)
 
     def _watch(self) -> None:
-        """Send beats to the hub, and report the start of the actors to the user."""
+        """Send heartbeats to the hub, and report the start of actors to the user."""
         while (hub := self._joined_hub()) is not None:
             try:
                 status = self._wait_for_reply(hub.heartbeat.remote(self._job))
             except self._ray.exceptions.RayActorError:
-                self._leave(hub)
+                self._drop(hub)
                 continue
             if status is None:
                 return
             if not status.member:
-                self._leave(hub)
+                self._drop(hub)
             self.failure = self.failure or status.failure
             for location, actor in list(self._actors.items()):
-                actor.lost = "" if location in status.locations else "It ended."
+                actor.loss_reason = "" if location in status.locations else "It ended."
             self._progress.update(len(status.locations), status.wanted)
             self._closing.wait(HEARTBEAT_S)

@@ -19,18 +19,21 @@ MAX_VALUES = 100_000
 
 def digest_of(value: object) -> str:
     """Return a digest of a value, in hex."""
-    description = _Digest()
-    description.add(value)
-    return description.digest()
+    digest = _Digest()
+    digest.add(value)
+    return digest.hex()
 
 
 class _Digest:
+    """A digest to which values are added one by one."""
+
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
-        # Maps the id of each value to its order and to the value, to keep it alive.
+        # Maps the id of each value to its position in the order of values, and to the
+        # value itself, so that no other object gets the same id.
         self._seen: dict[int, tuple[int, object]] = {}
 
-    def digest(self) -> str:
+    def hex(self) -> str:
         return self._hash.hexdigest()
 
     def add(self, value: Any) -> None:
@@ -41,9 +44,9 @@ class _Digest:
             self._update("again", self._seen[id(value)][0])
         elif len(self._seen) < MAX_VALUES:
             self._seen[id(value)] = len(self._seen), value
-            self._enter(value)
+            self._add_contents(value)
 
-    def _enter(self, value: Any) -> None:
+    def _add_contents(self, value: Any) -> None:
         if isinstance(value, (bytes, bytearray, memoryview)):
             self._update("bytes", hashlib.sha256(value).hexdigest())
         elif isinstance(value, (list, tuple)):
@@ -59,8 +62,8 @@ class _Digest:
             self._add_all(value.co_consts)
         elif isinstance(value, types.FunctionType):
             self._update(_name(value))
-            held = value.__code__, value.__defaults__, value.__kwdefaults__
-            self._add_all([*held, *(cell.cell_contents for cell in _cells(value))])
+            parts = value.__code__, value.__defaults__, value.__kwdefaults__
+            self._add_all([*parts, *(cell.cell_contents for cell in _cells(value))])
         elif isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
             self._update(_name(value))
         else:
@@ -93,6 +96,6 @@ def _parts(value: object) -> list[object]:
         return [vars(value)] if hasattr(value, "__dict__") else []
     if isinstance(reduced, str):
         return [reduced]
-    make, arguments, *rest = reduced
-    state, items, pairs = [*rest, None, None, None][:3]
-    return [make, arguments, state, [*(items or ())], [*(pairs or ())]]
+    factory, arguments, *optional = reduced
+    state, items, pairs = [*optional, None, None, None][:3]
+    return [factory, arguments, state, [*(items or ())], [*(pairs or ())]]

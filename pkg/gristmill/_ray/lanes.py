@@ -69,7 +69,7 @@ class RayLanes:
         return self._lanes.receive(due)
 
     def activity(self, worker: int) -> str:
-        return self._lanes.doing(worker)
+        return self._lanes.activity(worker)
 
     def death_details(self, worker: int) -> str:
         return self._lanes.loss_reports.get(worker, "")
@@ -85,7 +85,11 @@ class RayLanes:
 
 
 class _Lanes:
-    """The state that the threads of a `RayLanes` share."""
+    """The state that the threads of a `RayLanes` share.
+
+    The consumer's thread calls `start` and `receive`; `close` runs in any thread.  Each
+    lane writes only its own entry of `loss_reports`.
+    """
 
     def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
         self.pool = pool
@@ -94,40 +98,43 @@ class _Lanes:
         self.metrics = RayMetrics()
         self._scheduler = scheduler
         self._payloads = _Payloads()
-        self._owner = os.getpid()
+        self._owner_pid = os.getpid()
         self._started = self._closing = False
 
     def start(self) -> None:
         """Open the pool and start the threads."""
         self.pool.open()
         self._arena_fd = fcntl.fcntl(self._scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
-        # Lanes write to it to request larger slots, and `close` to end the reader.
-        self._calls_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        # Lanes write to it to request larger slots, and `close` to end
+        # `_serve_slot_requests`.
+        self._slot_request_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._started = True
         self._scheduler.start_alone()
         lanes = range(len(self._scheduler.processes()))
-        runs = [functools.partial(self._run, lane) for lane in lanes]
-        runs.append(functools.partial(self._answer_calls))
-        self._threads_left = len(runs)
-        self._leaving = threading.Lock()
-        for run in runs:
-            threading.Thread(target=run, name="gristmill-lane", daemon=True).start()
+        targets = [functools.partial(self._run, lane) for lane in lanes]
+        targets.append(functools.partial(self._serve_slot_requests))
+        self._threads_left = len(targets)
+        # Guards `_threads_left`.
+        self._threads_lock = threading.Lock()
+        for target in targets:
+            threading.Thread(target=target, name="gristmill-lane", daemon=True).start()
 
-    def doing(self, lane: int) -> str:
+    def activity(self, lane: int) -> str:
         """Return a sentence about what a lane waits for."""
-        return self.pool.doing(self._lane_id(lane))
+        return self.pool.activity(self._lane_id(lane))
 
     def kill(self, lane: int) -> None:
         """End the actor that a lane calls."""
-        self.pool.end(self._lane_id(lane))
+        self.pool.end_actor(self._lane_id(lane))
 
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """Decode an output; see `gristmill._engine.workers.Workers.receive`."""
         element, keys = receive_output(self._scheduler, due)
         if due.error:
             return element, keys
-        began = time.perf_counter()
-        payload = self._payloads.due(due.stream, *divmod(element, 2))
+        start_s = time.perf_counter()
+        unit, is_last = divmod(element, 2)
+        payload = self._payloads.payload_of(due.stream, unit, bool(is_last))
         element, keys, _ = slot_reader.decode(
             payload.ctypes.data,
             len(payload),
@@ -135,18 +142,18 @@ class _Lanes:
             lambda: payload,
             COPIED_LEAF_BYTES,
         )
-        self.metrics.record_decoding(time.perf_counter() - began)
+        self.metrics.record_decoding(time.perf_counter() - start_s)
         return element, keys
 
     def close(self) -> None:
         """End the actors and the threads; does nothing in a fork of the process."""
-        if self._closing or os.getpid() != self._owner:
+        if self._closing or os.getpid() != self._owner_pid:
             return
         self._closing = True
         self._scheduler.close()
         if self._started:
             self.pool.close()  # Lanes that wait for an actor get an exception.
-            os.eventfd_write(self._calls_fd, _END)
+            os.eventfd_write(self._slot_request_fd, _CLOSE_VALUE)
             self._payloads.clear()
 
     def _lane_id(self, lane: int) -> Lane:
@@ -175,8 +182,8 @@ class _Lanes:
         Returns:
             True after the last unit; False if an actor was lost or none is left.
         """
-        end = _core.WorkerEnd(self._arena_fd, self._calls_fd, lane, generation)
-        self._scheduler.on_started(lane, generation, self._owner)
+        end = _core.WorkerEnd(self._arena_fd, self._slot_request_fd, lane, generation)
+        self._scheduler.on_started(lane, generation, self._owner_pid)
         positions: dict[int, Position] = {}
         while unit := end.claim():
             answer = self._compute(lane, unit, positions)
@@ -189,40 +196,58 @@ class _Lanes:
     def _compute(
         self, lane: int, unit: _core.Work, positions: dict[int, Position]
     ) -> TaskResult | None:
-        """Return the answer for a unit; None if its actor was lost or none is left."""
+        """Return the answer for a unit; None if its actor was lost or none is left.
+
+        Args:
+            lane: The lane that computes the unit.
+            unit: The unit.
+            positions: For each stream, the position after the last unit that this
+                generation of the lane committed.
+        """
         sequential = unit.kind is _core.UnitKind.SEQUENTIAL
-        before: Position = ()
+        position_before: Position = ()
         if sequential:
-            live = unit.proceed and unit.stream in positions
-            before = (
-                positions[unit.stream] if live else tuple(unit.position_before.tolist())
-            )
+            if unit.proceed and unit.stream in positions:
+                position_before = positions[unit.stream]
+            else:
+                position_before = tuple(unit.position_before.tolist())
         task = UnitTask(
-            unit.stream, sequential, unit.first, unit.count, unit.attempt, before
+            unit.stream,
+            sequential,
+            unit.first,
+            unit.count,
+            unit.attempt,
+            position_before,
         )
         for _ in range(MAX_LOSSES):
-            asked = time.perf_counter()
-            found = self.pool.compute(self._lane_id(lane), task)
-            if found is None:
+            start_s = time.perf_counter()
+            reply = self.pool.compute(self._lane_id(lane), task)
+            if reply is None:
                 return None
-            if isinstance(found, TimedResult):
-                answer = found.result
-                made, size = len(answer.positions), len(answer.payload)
-                here = time.perf_counter()
-                call = CallTiming(asked, found.ready_s, here, made, size, answer.load)
-                self.metrics.record_call(found.actor, call)
+            if isinstance(reply, TimedResult):
+                answer = reply.result
+                call = CallTiming(
+                    start_s,
+                    reply.ready_s,
+                    time.perf_counter(),
+                    len(answer.positions),
+                    len(answer.payload),
+                    answer.load,
+                )
+                self.metrics.record_call(reply.actor, call)
                 return answer
             self.loss_reports[lane] = (
-                f"{found.actor} was lost while computing {_describe(task)}: {found.why}"
+                f"{reply.actor} was lost while computing {task}: {reply.why}"
             )
-            if found.blamed:
+            if reply.blames_unit:
                 return None
         return None
 
     def _commit(
         self, end: _core.WorkerEnd, unit: _core.Work, answer: TaskResult
     ) -> None:
-        self._payloads.keep(unit.stream, unit.id, answer.payload)
+        """Write the positions of a unit to its slot, and keep the payload here."""
+        self._payloads.add(unit.stream, unit.id, answer.payload)
         outputs = [(2 * unit.id, NO_KEYS, position) for position in answer.positions]
         if outputs:
             outputs[-1] = 2 * unit.id + 1, *outputs[-1][1:]
@@ -241,49 +266,49 @@ class _Lanes:
         count = len(outputs) + (failure is not None)
         end.commit(answer.status, count, used, answer.position)
 
-    def _answer_calls(self) -> None:
+    def _serve_slot_requests(self) -> None:
+        """Notify the scheduler when a lane needs a larger slot, until `close`."""
         try:
-            while os.eventfd_read(self._calls_fd) < _END:
+            while os.eventfd_read(self._slot_request_fd) < _CLOSE_VALUE:
                 self._scheduler.on_slot_requested()
         finally:
             self._end_thread()
 
     def _end_thread(self) -> None:
         """Count a thread that ends; the last one closes the descriptors."""
-        with self._leaving:
+        with self._threads_lock:
             self._threads_left -= 1
             last = not self._threads_left
         if last:
             os.close(self._arena_fd)
-            os.close(self._calls_fd)
+            os.close(self._slot_request_fd)
 
 
-def _describe(task: UnitTask) -> str:
-    if task.sequential:
-        return f"an output of stream {task.stream}"
-    last = task.first + task.records - 1
-    return f"records {task.first} to {last} of its stream {task.stream}"
-
-
-# More than the sum of all requests that lanes can make.
-_END = 1 << 32
+# The value that `close` adds to the eventfd: more than the sum of all requests that
+# lanes can make.
+_CLOSE_VALUE = 1 << 32
 
 
 class _Payloads:
-    """The payloads of units, from the commit until all outputs are delivered."""
+    """The payloads of units, from the commit until all outputs are delivered.
+
+    Lanes add payloads, and the consumer takes them.
+    """
 
     def __init__(self) -> None:
+        # Guards the fields below.
         self._lock = threading.Lock()
         # Maps each stream to its payloads, keyed by the id of the unit.
         self._by_stream: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
-        # The stream and the id of the last unit whose last output was due.
+        # The stream and the id of the last unit whose last output was due.  Its payload
+        # is dropped when an output of another unit is due.
         self._finished = (0, -1)
 
-    def keep(self, stream: int, unit: int, payload: Bytes) -> None:
+    def add(self, stream: int, unit: int, payload: Bytes) -> None:
         with self._lock:
             self._by_stream[stream][unit] = payload
 
-    def due(self, stream: int, unit: int, last: int) -> Bytes:
+    def payload_of(self, stream: int, unit: int, is_last: bool) -> Bytes:
         """Return the payload of a unit, one of whose outputs is due.
 
         An output that was not taken can be due again.  Drops the payloads of older
@@ -293,16 +318,16 @@ class _Payloads:
         Args:
             stream: The stream of the unit.
             unit: The id of the unit.
-            last: 1 if the unit's last output is due, else 0.
+            is_last: Whether the unit's last output is due.
         """
         with self._lock:
             if self._finished != (stream, unit):
-                finished, done = self._finished
-                self._by_stream[finished].pop(done, None)
+                finished_stream, finished_unit = self._finished
+                self._by_stream[finished_stream].pop(finished_unit, None)
             payloads = self._by_stream[stream]
             for older in [other for other in payloads if other < unit]:
                 del payloads[older]
-            if last:
+            if is_last:
                 self._finished = stream, unit
             return payloads[unit]
 

@@ -48,13 +48,13 @@ class MeasuredActor(Protocol):
 
     Attributes:
         location: Its process; None until it has started.
-        lost: The reason why it ended; empty while it is alive.
+        loss_reason: The reason why it ended; empty while it is alive.
     """
 
     @property
     def location(self) -> MeasuredProcess | None: ...
     @property
-    def lost(self) -> str: ...
+    def loss_reason(self) -> str: ...
 
 
 class ActorLoad(NamedTuple):
@@ -72,20 +72,33 @@ class ActorLoad(NamedTuple):
 
 
 class CallTiming(NamedTuple):
-    """One answer, with the times of the call, of its completion and of its arrival."""
+    """The times of one call, by `time.perf_counter`, and its answer.
 
-    asked_s: float
+    Attributes:
+        start_s: The time of the call.
+        ready_s: The time at which the answer was ready.
+        arrival_s: The time at which the caller had the answer.
+        outputs: The number of outputs in the answer.
+        bytes: The size of the outputs.
+        load: The computing times of the actor.
+    """
+
+    start_s: float
     ready_s: float
-    arrived_s: float
+    arrival_s: float
     outputs: int
     bytes: int
     load: ActorLoad
 
 
 class RayMetrics:
-    """Measures the actors that compute for one scheduler."""
+    """Measures the actors that compute for one scheduler.
+
+    Lanes call `record_call`.  Only the consumer's thread calls `record_decoding`.
+    """
 
     def __init__(self) -> None:
+        # Guards `_loads` and `_stats`.
         self._lock = threading.Lock()
         # Weak keys drop a lost actor with the last reference to it.  The values are the
         # first and last load of the actor by its clock, since answers may be counted
@@ -96,14 +109,15 @@ class RayMetrics:
         self._stats: weakref.WeakKeyDictionary[MeasuredActor, RemoteWorkerStats] = (
             weakref.WeakKeyDictionary()
         )
-        self._received = 0
-        self._receiving_s = self._reported_s = 0.0
+        self._decoded = 0
+        # Time to decode outputs, and the part of it that Ray's counter contains.
+        self._decode_s = self._reported_decode_s = 0.0
 
     def record_call(self, actor: MeasuredActor, call: CallTiming) -> None:
         """Count an answer."""
         assert actor.location is not None
         location, load = actor.location, call.load
-        moving_s = call.arrived_s - call.ready_s
+        transfer_s = call.arrival_s - call.ready_s
         with self._lock:
             loads = *self._loads.get(actor, ()), load
             first, last = self._loads[actor] = (
@@ -119,16 +133,16 @@ class RayMetrics:
                 calls=stats.calls + 1,
                 outputs=stats.outputs + call.outputs,
                 bytes=stats.bytes + call.bytes,
-                call_s=stats.call_s + call.arrived_s - call.asked_s,
+                call_s=stats.call_s + call.arrival_s - call.start_s,
                 computing_s=stats.computing_s + load.computing_s,
-                transfer_s=stats.transfer_s + moving_s,
+                transfer_s=stats.transfer_s + transfer_s,
             )
         tags = {"node": location.address}
         for name, value in (
             ("calls", 1),
             ("bytes", call.bytes),
             ("computing_s", load.computing_s),
-            ("moving_s", moving_s),
+            ("moving_s", transfer_s),
         ):
             # Ray takes no increment of 0.
             if value > 0:
@@ -136,17 +150,19 @@ class RayMetrics:
 
     def record_decoding(self, seconds: float) -> None:
         """Count an output that was decoded from an answer."""
-        self._received += 1
-        self._receiving_s += seconds
-        if self._received % OUTPUTS_PER_REPORT == 0:
-            _counter("receiving_s").inc(self._receiving_s - self._reported_s)
-            self._reported_s = self._receiving_s
+        self._decoded += 1
+        self._decode_s += seconds
+        if self._decoded % OUTPUTS_PER_REPORT == 0:
+            _counter("receiving_s").inc(self._decode_s - self._reported_decode_s)
+            self._reported_decode_s = self._decode_s
 
     def usage(self) -> RemoteStats:
         """Return the measurements of the actors that are alive."""
         with self._lock:
-            stats = [one for actor, one in self._stats.items() if not actor.lost]
-        return RemoteStats(tuple(stats), self._received, self._receiving_s)
+            workers = tuple(
+                stats for actor, stats in self._stats.items() if not actor.loss_reason
+            )
+        return RemoteStats(workers, self._decoded, self._decode_s)
 
 
 def _alive_s(load: ActorLoad) -> float:
@@ -158,15 +174,15 @@ def count_lost_actor() -> None:
     _counter("actors_lost").inc()
 
 
-def add_running_actors(more: int) -> None:
+def add_running_actors(change: int) -> None:
     """Add to the number of running actors of this process."""
     with _actor_gauge.lock:
-        _actor_gauge.count += more
+        _actor_gauge.count += change
         _gauge().set(_actor_gauge.count)
 
 
 class _ActorGauge:
-    """The number of actors that all loaders of this process use."""
+    """The number of actors that all loaders of this process use; `lock` guards it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -175,7 +191,7 @@ class _ActorGauge:
 
 _actor_gauge = _ActorGauge()
 
-_ABOUT = {
+_DESCRIPTIONS = {
     "actors_lost": "Actors of Gristmill that were lost.",
     "calls": "Answers of Gristmill's actors.",
     "bytes": "Bytes of the answers of Gristmill's actors.",
@@ -183,15 +199,15 @@ _ABOUT = {
     "moving_s": "Seconds from when answers were ready to their arrival.",
     "receiving_s": "Seconds to decode elements from the answers.",
 }
-_OF_NODES = ("calls", "bytes", "computing_s", "moving_s")
+_PER_NODE = ("calls", "bytes", "computing_s", "moving_s")
 
 
 @functools.cache
 def _counter(name: str) -> Any:
     from ray.util import metrics
 
-    tags = ("node",) if name in _OF_NODES else ()
-    return metrics.Counter(f"gristmill_{name}", _ABOUT[name], tags)
+    tags = ("node",) if name in _PER_NODE else ()
+    return metrics.Counter(f"gristmill_{name}", _DESCRIPTIONS[name], tags)
 
 
 @functools.cache

@@ -10,26 +10,38 @@ from gristmill._ray.actor import ActorLocation, TaskResult, UnitTask
 # Time between checks of whether a called actor is alive, in s.
 ACTOR_CHECK_S = 0.5
 
-# The name of a lane's owner, and the number of the lane.  A lane makes one call at a
-# time.
+# The name of a lane's owner, and the number of the lane within it.  A lane is a caller
+# that makes one call at a time.
 Lane = tuple[str, int]
 NO_LANE = ("", -1)
 
 
 @dataclasses.dataclass(eq=False)
 class Actor:
-    """An actor, from the request to start it until it is lost."""
+    """An actor, from the request to start it until it is lost.
+
+    The lock of its pool guards the fields that change.
+
+    Attributes:
+        number: Its number in the pool.
+        handle: Ray's handle; None in a `HubPool`, which does not call actors.
+        location: Its node and process; None until it has started.
+        loss_reason: The reason why it was lost; empty while it is alive.
+        lanes: The lanes that use this actor.
+        waiting_lanes: The lanes that wait for its answers, in the order in which it
+            answers.
+        lane_at_loss: The lane whose unit it was computing when it was lost; NO_LANE if
+            its node was lost, or the pool had too many actors.  None until it was
+            removed from the pool or a call of it failed.
+    """
 
     number: int
     handle: Any
     location: ActorLocation | None = None
-    lost: str = ""
-    # The lanes that use this actor, and the lanes that wait for its answers, in the
-    # order in which it answers.
+    loss_reason: str = ""
     lanes: set[Lane] = dataclasses.field(default_factory=set)
     waiting_lanes: list[Lane] = dataclasses.field(default_factory=list)
-    # The lane whose unit it was computing when it was lost, or NO_LANE.
-    last: Lane | None = None
+    lane_at_loss: Lane | None = None
 
     def __str__(self) -> str:
         place = "not yet placed" if self.location is None else str(self.location)
@@ -41,7 +53,8 @@ class TimedResult(NamedTuple):
 
     Attributes:
         actor: The actor that computed it.
-        ready_s: The time at which the result was ready, before its transfer.
+        ready_s: The time at which the result was ready, before its transfer, by
+            `time.perf_counter`.
         result: The result.
     """
 
@@ -56,13 +69,13 @@ class ActorLost(NamedTuple):
     Attributes:
         actor: The lost actor, or text that names it.
         why: The reason for the loss, as far as known.
-        blamed: Whether the unit may be the cause.  False if the actor was computing
-            another unit, or if its node or the connection to it was lost.
+        blames_unit: Whether the unit may be the cause.  False if the actor was
+            computing another unit, or if its node or the connection to it was lost.
     """
 
     actor: Any
     why: str
-    blamed: bool
+    blames_unit: bool
 
 
 class Pool(Protocol):
@@ -85,13 +98,14 @@ class Pool(Protocol):
         """Have an actor compute a unit and wait for it.
 
         Returns:
-            The result, or a report of the loss; None if no result will come.
+            The result, or a report of the loss; None if no result will come, because
+            the pool was closed or has failed.
         """
 
-    def doing(self, lane: Lane) -> str:
+    def activity(self, lane: Lane) -> str:
         """Return a sentence about what a lane waits for."""
 
-    def end(self, lane: Lane) -> None:
+    def end_actor(self, lane: Lane) -> None:
         """End the actor that a lane calls, because it does not answer."""
 
     def resize(self, count: int) -> None:

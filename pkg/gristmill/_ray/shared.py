@@ -1,6 +1,6 @@
 """Streams that several jobs read: each unit is computed once and kept for a while.
 
-The first job that asks for a unit has it computed.  The unit is kept until the same
+The first job that requests a unit has it computed.  The unit is kept until the same
 job has had `window` more units computed.  Later requests for it raise `LaggingError`.
 """
 
@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import hashlib
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -33,12 +34,13 @@ class LaggingError(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Unit:
-    """A unit that was requested.
+    """A unit that a lane computes or has computed.
 
     Attributes:
-        number: Its position in the sequence of requests, from 0.
+        number: Its position in the sequence of units of the stream, from 0.
         lane: The lane that has it computed.
-        reply: The future result.
+        reply: The reply for it, a `gristmill._ray.hub.Reply`.  The hub's call for
+            `lane` sets it, and calls for other lanes wait for it.
     """
 
     number: int
@@ -47,7 +49,7 @@ class Unit:
 
 
 class SharedStream:
-    """The units of one pipeline.
+    """The units of one pipeline.  Calls of the hub use it from several threads.
 
     Args:
         parts: Maps names of the pipeline's parts to digests; see
@@ -58,13 +60,16 @@ class SharedStream:
     def __init__(self, parts: dict[str, str], window: int) -> None:
         self.parts = parts
         self.window = window
+        # Guards the fields below.
         self._lock = threading.Lock()
-        self._request_count = 0
+        self._unit_count = 0
         self._units: dict[Key, Unit] = {}
-        # Keyed by the job that had them computed; None for jobs that have left.
+        # The units that may be kept, oldest first, by the job that had them computed;
+        # None for jobs that have left.  May include units that were withdrawn.
         self._units_by_job: dict[str | None, collections.deque[tuple[Key, Unit]]] = (
             collections.defaultdict(collections.deque)
         )
+        # The keys of units that are no longer kept, oldest first.
         self._dropped: dict[Key, None] = {}
 
     def claim(
@@ -76,7 +81,8 @@ class SharedStream:
             task: The task.
             lane: The lane that has the unit computed, if no lane has yet.
             job: The job of the lane.
-            lost: The number of a unit whose answer was lost; the unit is replaced.
+            lost: The number of a unit whose answer was lost, to replace it; -1 if none
+                was lost.
 
         Raises:
             LaggingError: The unit was dropped.
@@ -88,8 +94,8 @@ class SharedStream:
                 return unit, False
             if key in self._dropped:
                 raise LaggingError
-            unit = self._units[key] = Unit(self._request_count, lane)
-            self._request_count += 1
+            unit = self._units[key] = Unit(self._unit_count, lane)
+            self._unit_count += 1
             self._keep(job, [(key, unit)])
             return unit, True
 
@@ -105,7 +111,8 @@ class SharedStream:
         with self._lock:
             self._keep(None, self._units_by_job.pop(job, ()))
 
-    def _keep(self, job: str | None, units: Any) -> None:
+    def _keep(self, job: str | None, units: Iterable[tuple[Key, Unit]]) -> None:
+        """Keep units for a job, and drop those beyond its window; `_lock` is held."""
         job_units = self._units_by_job[job]
         job_units.extend(units)
         while len(job_units) > self.window:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill._cli.opening import open_files
-from gristmill._cli.terminal import share
+from gristmill._cli.terminal import format_ratio
 from support.cli import run, write_array_record, write_tf_record
 
 ROWS = [
@@ -141,7 +141,7 @@ def test_places_are_offsets_of_records(tmp_path, kind):
     opened = open_files([str(tmp_path)])
     numbers = np.array([999, 0, 299, 300, 5])
     for number, part, begin, end in zip(
-        numbers, *opened.places(numbers).tolist(), strict=True
+        numbers, *opened.byte_ranges(numbers).tolist(), strict=True
     ):
         with open(opened.files[part], "rb") as file:
             assert RECORDS[number] in file.read()[begin:end]
@@ -172,7 +172,7 @@ def test_mixed_formats_are_rejected(tmp_path):
     [(2.0, "2.00"), (0.104, "0.10"), (0.0312, "0.031"), (0.000012, "0.000012")],
 )
 def test_small_share_keeps_two_digits(part, text):
-    assert share(part) == text
+    assert format_ratio(part) == text
 
 
 def test_files_without_records_are_rejected(tmp_path):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill import _core
-from gristmill._cli.records import show
+from gristmill._cli.records import describe_record
 from support import example_samples
 from support.cli import COMMAND, flip, run, start, write_array_record, write_tf_record
 from support.tf_record_files import framed
@@ -362,7 +362,7 @@ def example(**features):
     ],
 )
 def test_records_are_shown_by_their_kind(record, kind, text):
-    assert show(record) == (kind, text)
+    assert describe_record(record) == (kind, text)
 
 
 # The command itself

@@ -240,6 +240,8 @@ class TestErrors:
             2,
             12,
         ]
+        unequal = MapDataset.mix(parts, np.array([0.3, 0.7]))
+        assert list(unequal) == list(MapDataset.mix(parts, [0.3, 0.7]))
 
     @pytest.mark.parametrize(
         "make",

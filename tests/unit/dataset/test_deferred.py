@@ -6,7 +6,14 @@ import pytest
 
 import gristmill as g
 from gristmill._observe import sampling
-from support.deferring import Pass, given, in_form, made_by, records, steps
+from support.deferring import (
+    Pass,
+    batch_threads,
+    make_element,
+    outputs_of,
+    records,
+    steps,
+)
 
 COUNT = 30
 CORES = len(os.sched_getaffinity(0))
@@ -14,7 +21,9 @@ CORES = len(os.sched_getaffinity(0))
 
 def source(bad=(), form="dict"):
     pairs = enumerate(records(COUNT, bad))
-    return g.MapDataset.source([in_form(form, each, i)[0] for i, each in pairs]).seed(7)
+    return g.MapDataset.source(
+        [make_element(form, each, i)[0] for i, each in pairs]
+    ).seed(7)
 
 
 def by_index(ds, decode, add, drop):
@@ -49,14 +58,14 @@ def outputs(chain, eager, *, bad=(), drop=False, workers=0, form="dict", own=())
     ds = source(bad, form)
     for step in own:
         ds = ds.map(step)
-    made_by.clear()
-    ds = chain(ds, *steps(eager, in_form(form, b"", 0)[1]), drop)
+    batch_threads.clear()
+    ds = chain(ds, *steps(eager, make_element(form, b"", 0)[1]), drop)
     if workers:
         ds = ds.mp_prefetch(g.MultiprocessingOptions(workers))
     iterator = iter(ds)
-    found = given(iterator)
+    found = outputs_of(iterator)
     iterator.close()
-    assert bool(made_by) == (not eager and not workers)
+    assert bool(batch_threads) == (not eager and not workers)
     return found
 
 
@@ -86,47 +95,47 @@ def test_other_element_forms_match_eager_steps(form):
 def test_state_resumes(chain):
     expected = outputs(chain, True)
     iterator = iter(chain(source(), *steps(False, "image"), False))
-    given(iterator, 3)
+    outputs_of(iterator, 3)
     state = iterator.get_state()
-    assert given(iterator) == expected[3:]
+    assert outputs_of(iterator) == expected[3:]
     iterator.set_state(state)
-    assert given(iterator) == expected[3:]
+    assert outputs_of(iterator) == expected[3:]
     iterator.close()
 
 
 def test_batches_are_indexed():
     ds = source().map(steps(False, "image")[0]).batch(4)
-    made_by.clear()
+    batch_threads.clear()
     batch = ds[7]
     assert batch["image"].tobytes() == b"".join(records(COUNT)[28:])
-    assert made_by == [("MainThread", CORES)]
+    assert batch_threads == [("MainThread", CORES)]
 
 
 def test_threads_come_from_read_options():
-    made_by.clear()
+    batch_threads.clear()
     ds = source().map(steps(False, "image")[0])
     list(ds.to_iter_dataset(g.ReadOptions(1)).batch(4))
     list(ds.batch(4).repeat(2).to_iter_dataset(g.ReadOptions(1)))
-    assert {threads for _, threads in made_by} == {1}
+    assert {threads for _, threads in batch_threads} == {1}
 
 
 def test_next_batch_is_prefetched_unless_user_code_runs():
     for chain in (by_index, batches_of_iterator, both, iterated):
         outputs(chain, False)
-        assert any("prefetch" in thread for thread, _ in made_by)
+        assert any("prefetch" in thread for thread, _ in batch_threads)
         outputs(chain, False, own=[Pass()])
-        assert {thread for thread, _ in made_by} == {"MainThread"}
+        assert {thread for thread, _ in batch_threads} == {"MainThread"}
 
 
 def test_unbatched_elements_are_computed_immediately():
     (decode, _), data = steps(False, "image"), records(COUNT)
-    made_by.clear()
+    batch_threads.clear()
     ds = source().map(decode)
     assert ds[3]["image"].tobytes() == data[3]
     assert next(iter(ds.to_iter_dataset()))["image"].tobytes() == data[0]
     labels = ds.batch(4, batch_fn=lambda batch: [each["label"] for each in batch])
     assert labels[0] == [0, 1, 2, 3]
-    assert not made_by
+    assert not batch_threads
 
 
 @pytest.mark.parametrize("chain", [by_index, batches_of_iterator])
@@ -138,5 +147,5 @@ def test_measured_chains_defer(chain, monkeypatch):
     timing = g.experimental.ExecutionTrackingMode.STAGE_TIMING
     options = g.experimental.DatasetOptions(execution_tracking_mode=timing)
     ds = chain(source(), *steps(False, "image"), False).set_options(options)
-    made_by.clear()
-    assert len(list(ds)) == len(made_by)
+    batch_threads.clear()
+    assert len(list(ds)) == len(batch_threads)

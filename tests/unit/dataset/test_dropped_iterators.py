@@ -4,7 +4,6 @@ import gc
 import threading
 import weakref
 
-import numpy as np
 import pytest
 
 import gristmill
@@ -196,10 +195,3 @@ def test_next_on_closed_iterator_keeps_its_state():
     with pytest.raises(ValueError, match="closed iterator"):
         next(iterator)
     assert iterator.get_state() == {"next_index": 1}
-
-
-def test_weights_may_be_an_array():
-    parts = [gristmill.MapDataset.range(9)] * 2
-    weights = np.array([0.3, 0.7])
-    mixed = gristmill.MapDataset.mix(parts, weights)
-    assert list(mixed) == list(gristmill.MapDataset.mix(parts, [0.3, 0.7]))

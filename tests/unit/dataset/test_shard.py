@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import gristmill as g
 from gristmill.experimental import ShapeDtypeStruct, get_element_spec
 from gristmill.sharding import Remainder, ShardOptions
-from support.dealing import dealt
+from support.dealing import deal_batches
 
 WAYS = ["drop", "pad", "wrap"]
 ASK = g.ReadOptions(0, 0)
@@ -26,7 +26,9 @@ def test_batches_of_ranks_match_reference(how, length, ranks, batch_size, seed):
     if seed is not None:
         ds = ds.shuffle(seed)
     epochs = [
-        dealt([ds[epoch * length + i] for i in range(length)], ranks, batch_size, how)
+        deal_batches(
+            [ds[epoch * length + i] for i in range(length)], ranks, batch_size, how
+        )
         for epoch in range(3)
     ]
     for rank in range(ranks):

@@ -11,7 +11,15 @@ import pytest
 import gristmill as g
 from gristmill.transforms import Batch
 from support import deferring
-from support.deferring import DEADLY, Pass, given, in_form, made_by, records, steps
+from support.deferring import (
+    DEADLY,
+    Pass,
+    batch_threads,
+    make_element,
+    outputs_of,
+    records,
+    steps,
+)
 from support.waiting import wait_until_ended
 
 COUNT = 30
@@ -21,7 +29,7 @@ THREAD = "gristmill-next-output_0"
 
 @pytest.fixture(autouse=True)
 def nothing_made() -> Iterator[None]:
-    made_by.clear()
+    batch_threads.clear()
     yield
     wait_until_ended(t for t in threading.enumerate() if t.name == THREAD)
 
@@ -37,7 +45,7 @@ def loader(
     **options: Any,
 ) -> g.DataLoader[Any]:
     source = records(COUNT, bad) if source is None else source
-    pairs = [in_form(form, record, number) for number, record in enumerate(source)]
+    pairs = [make_element(form, record, number) for number, record in enumerate(source)]
     sampler = g.samplers.IndexSampler(COUNT, shuffle=True, seed=3, num_epochs=1)
     return g.DataLoader(
         data_source=[element for element, _ in pairs],
@@ -50,9 +58,9 @@ def loader(
 def outputs(eager: bool, **options: Any) -> list[Any]:
     """Return the outputs of a loader with the state after each, and its bad records."""
     iterator = iter(loader(eager, **options))
-    found: list[Any] = given(iterator)
+    found: list[Any] = outputs_of(iterator)
     iterator.close()
-    return [*found, deferring.told(iterator.errors)]
+    return [*found, deferring.text_without_eager(iterator.errors)]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -60,9 +68,9 @@ def outputs(eager: bool, **options: Any) -> list[Any]:
 def test_deferred_steps_match_eager_steps(form, workers):
     expected = outputs(True, form=form, worker_count=workers)
     assert len(expected) == 9
-    assert not made_by
+    assert not batch_threads
     assert outputs(False, form=form, worker_count=workers) == expected
-    assert len(made_by) == (0 if workers else 8)
+    assert len(batch_threads) == (0 if workers else 8)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -89,7 +97,7 @@ def test_bad_records_after_user_steps_and_blocks_are_found():
     for before in ((Pass(),), (Blocks(),)):
         how = {"before": before, "bad": (5, 6, 17), "on_error": "skip"}
         assert outputs(False, **how) == outputs(True, **how)
-        assert made_by
+        assert batch_threads
 
 
 @pytest.mark.parametrize("drop_remainder", [False, True])
@@ -112,12 +120,12 @@ def test_stopping_source_keeps_its_partial_batch(drop_remainder):
             sampler=g.samplers.IndexSampler(COUNT, seed=3, num_epochs=1),
             operations=[*steps(eager, None), Batch(4, drop_remainder)],
         )
-        return given(iter(made))
+        return outputs_of(iter(made))
 
     expected = found(True)
     assert len(expected) == (2 if drop_remainder else 3)
     assert found(False) == expected
-    assert made_by
+    assert batch_threads
 
 
 def test_max_errors_applies():
@@ -129,18 +137,20 @@ def test_max_errors_applies():
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_state_resumes(workers):
-    expected = given(iter(loader(True, streams=2)))
+    expected = outputs_of(iter(loader(True, streams=2)))
     iterator = iter(loader(False, streams=2))
     for _ in range(3):
         next(iterator)
     state = iterator.get_state()
-    assert given(iterator) == expected[3:]
+    assert outputs_of(iterator) == expected[3:]
     iterator.set_state(state)
-    assert given(iterator) == expected[3:]
+    assert outputs_of(iterator) == expected[3:]
     iterator.close()
     other = iter(loader(False, worker_count=workers))
     other.set_state(state)
-    assert [output for output, _ in given(other)] == [text for text, _ in expected[3:]]
+    assert [output for output, _ in outputs_of(other)] == [
+        text for text, _ in expected[3:]
+    ]
     other.close()
 
 
@@ -155,23 +165,23 @@ def test_replay_returns_the_next_output():
 @pytest.mark.parametrize(("asked", "used"), [(0, 1), (1, 1), (64, CORES)])
 def test_num_threads_is_limited_by_cores(asked, used):
     list(loader(False, read_options=g.ReadOptions(asked, 500)))
-    assert {threads for _, threads in made_by} == {used}
+    assert {threads for _, threads in batch_threads} == {used}
 
 
 def test_next_output_is_prefetched_unless_user_code_runs():
     list(loader(False))
-    assert made_by[1][0] == THREAD
-    made_by.clear()
+    assert batch_threads[1][0] == THREAD
+    batch_threads.clear()
     list(loader(False, before=(Pass(),)))
     list(loader(False, read_options=g.ReadOptions(0)))
-    assert {name for name, _ in made_by} == {"MainThread"}
+    assert {name for name, _ in batch_threads} == {"MainThread"}
 
 
 def test_batch_fn_disables_deferring():
     batch_fn = Batch(4, batch_fn=lambda elements: elements[0]["image"])
     expected = [batch.tobytes() for batch in loader(True, batch=batch_fn)]
     assert [batch.tobytes() for batch in loader(False, batch=batch_fn)] == expected
-    assert not made_by
+    assert not batch_threads
 
 
 def test_batches_of_batches_have_the_same_bytes():
@@ -197,15 +207,15 @@ def test_replaced_worker_computes_one_by_one(tmp_path):
 
 
 def test_fork_continues_at_position_of_parent():
-    expected = [text for text, _ in given(iter(loader(True)))]
+    expected = [text for text, _ in outputs_of(iter(loader(True)))]
     iterator = iter(loader(False))
     next(iterator)
     child = os.fork()
     if child == 0:
-        found = [text for text, _ in given(iterator)]
+        found = [text for text, _ in outputs_of(iterator)]
         os._exit(0 if found == expected[1:] else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert [text for text, _ in given(iterator)] == expected[1:]
+    assert [text for text, _ in outputs_of(iterator)] == expected[1:]
     iterator.close()
 
 

@@ -13,7 +13,7 @@ from gristmill import images
 from gristmill.batching import make_batch
 from gristmill.torch import DataLoader
 from gristmill.transforms import Batch, DecodeImage, Map
-from support.deferring import given
+from support.deferring import outputs_of
 
 COUNT = 14
 # Transforms are not deferred if there is a batch_fn.
@@ -74,20 +74,20 @@ def loader(name: str, batch: Batch, bad: tuple[int, ...] = (), **options: Any) -
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_loader_batches_do_not_depend_on_threads(name):
-    expected = given(iter(loader(name, ONE_BY_ONE)))
+    expected = outputs_of(iter(loader(name, ONE_BY_ONE)))
     assert len(expected) == 4
     for threads in (1, 2):
         options = g.ReadOptions(threads)
-        found = given(iter(loader(name, Batch(4), read_options=options)))
+        found = outputs_of(iter(loader(name, Batch(4), read_options=options)))
         assert found == expected
 
 
 def test_worker_batches_match_single_steps():
-    expected = given(iter(loader("train", ONE_BY_ONE, worker_count=2)))
+    expected = outputs_of(iter(loader("train", ONE_BY_ONE, worker_count=2)))
     iterator = iter(loader("train", Batch(4), worker_count=2))
-    assert given(iterator, 2) == expected[:2]
+    assert outputs_of(iterator, 2) == expected[:2]
     iterator.set_state(iterator.get_state())
-    assert given(iterator) == expected[2:]
+    assert outputs_of(iterator) == expected[2:]
     iterator.close()
 
 
@@ -98,7 +98,7 @@ def test_bad_pictures_are_reported_like_single_steps(on_error, workers):
     found = []
     for batch in (ONE_BY_ONE, Batch(4)):
         iterator = iter(loader("train", batch, **how))
-        found.append((given(iterator), str(iterator.errors)))
+        found.append((outputs_of(iterator), str(iterator.errors)))
         iterator.close()
     assert found[0] == found[1]
     assert "CorruptRecord" in str(found[0])
@@ -115,7 +115,7 @@ def test_user_map_before_decoding_gives_same_batches():
         built = g.load(
             records(), transformations=operations, shuffle=True, seed=1, num_epochs=1
         )
-        found.append(given(iter(built)))
+        found.append(outputs_of(iter(built)))
     assert found[0] == found[1]
 
 
@@ -128,7 +128,7 @@ def test_chain_batches_match_single_steps(name):
             if form == "iterated":
                 ds = ds.to_iter_dataset()
             ds = ds.apply(TRANSFORMS[name]).batch(4, batch_fn=batch_fn)
-            found.append(given(iter(ds)))
+            found.append(outputs_of(iter(ds)))
         assert found[0] == found[1]
         assert "CorruptRecord" in str(found[0])
 

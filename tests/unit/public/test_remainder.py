@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.sharding import Remainder
-from support.dealing import dealt
+from support.dealing import deal_batches
 
 
 @given(
@@ -19,7 +19,9 @@ from support.dealing import dealt
 )
 def test_numbers_match_dealt_batches(how, records, ranks, batch_size):
     remainder = Remainder(how)
-    found = {len(batches) for batches in dealt(range(records), ranks, batch_size, how)}
+    found = {
+        len(batches) for batches in deal_batches(range(records), ranks, batch_size, how)
+    }
     assert found == {remainder.batches_per_rank(records, ranks, batch_size)}
     elements = remainder.elements_per_rank(records, ranks, batch_size)
     assert elements == found.pop() * batch_size

@@ -12,7 +12,7 @@ import gristmill as g
 from gristmill.errors import StateMismatch
 from gristmill.samplers import DistributedSampler, IndexSampler, WithMask
 from gristmill.sharding import ShardOptions
-from support.dealing import dealt
+from support.dealing import deal_batches
 
 WAYS = ["drop", "pad", "wrap"]
 
@@ -55,7 +55,8 @@ def test_batches_of_ranks_match_dealt_batches(
     if how == "drop" and records < ranks * batch_size:
         return
     each = [
-        dealt(order, ranks, batch_size, how) for order in orders(records, epochs, seed)
+        deal_batches(order, ranks, batch_size, how)
+        for order in orders(records, epochs, seed)
     ]
     for rank in range(ranks):
         sampler = DistributedSampler(

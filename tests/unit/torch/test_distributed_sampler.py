@@ -15,7 +15,7 @@ from gristmill.torch import (
     StatefulDataLoader,
     WithMask,
 )
-from support.dealing import dealt
+from support.dealing import deal_batches
 from support.forked import of_workers
 
 WAYS = ["drop", "pad", "wrap"]
@@ -74,7 +74,7 @@ def test_batches_of_ranks_match_dealt_batches(how, length, ranks, batch_size, ep
     numbers = WithMask(Numbers(length))
     order = data.DistributedSampler(numbers, 1, 0, shuffle=True, seed=4)
     order.set_epoch(epoch)
-    expected = dealt(list(order) if length else [], ranks, batch_size, how)
+    expected = deal_batches(list(order) if length else [], ranks, batch_size, how)
     for rank in range(ranks):
         sampler = DistributedSampler(
             numbers, ranks, rank, seed=4, batch_size=batch_size, remainder=how
