@@ -19,15 +19,13 @@ using FileHandle = HandleOf<RecordFile>;
 // Number of records and of chunks of a file, and its stamp.
 using Count = std::tuple<std::uint64_t, std::uint64_t, Stamp>;
 
-std::unique_ptr<FileHandle> open_array_record(const py::object& object,
-                                              const std::string& verify,
-                                              const std::string& access,
-                                              std::shared_ptr<ChunkCache> cache,
-                                              const std::optional<Stamp>& stamp,
-                                              std::vector<std::string> kept) {
+std::unique_ptr<FileHandle> open_array_record(
+    const py::object& object, const std::string& verify,
+    const std::string& access, std::shared_ptr<ChunkCache> cache,
+    const std::optional<Stamp>& stamp, std::vector<std::string> index_paths) {
   RecordFile::Options options{verify_of(verify), std::move(cache)};
   options.stamp = to_stamp(stamp);
-  options.kept = std::move(kept);
+  options.index_paths = std::move(index_paths);
   File::Ptr file = open_file(object, access);
   return std::make_unique<FileHandle>(checked_file(
       unlocked([&] { return RecordFile::open(std::move(file), options); })));
@@ -81,7 +79,7 @@ void record_file(py::module_& m) {
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&open_array_record), "file"_a, "verify"_a = "all",
            "access"_a = "pread", "cache"_a = py::none(), "stamp"_a = py::none(),
-           "kept"_a = std::vector<std::string>())
+           "index_paths"_a = std::vector<std::string>())
       .def("chunk", &chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {

@@ -34,7 +34,7 @@ std::pair<std::uint64_t, Stamp> count_bag(const py::object& object,
   const auto count = checked_file(unlocked([&]() -> Result<std::uint64_t> {
     auto counted = BagLimits::count(*file, separate.get());
     if (counted.ok()) return counted;
-    return name_file(separate ? *separate : *file, counted.status());
+    return add_file_context(separate ? *separate : *file, counted.status());
   }));
   return {count, stamp_of(*file)};
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bindings/files/record_reader.hpp"
-#include "core/files/kept_index.hpp"
 #include "core/files/record_set.hpp"
+#include "core/files/shared_index.hpp"
 
 namespace gristmill::bind {
 namespace {

@@ -31,7 +31,7 @@ std::span<const std::byte> span_of(PyObject* bytes) {
 class PythonFetch {
  public:
   PythonFetch(std::span<const File::Range> ranges,
-              const File::Fetcher::Arrive& arrive)
+              const File::Fetcher::OnArrival& arrive)
       : ranges_(ranges), arrive_(arrive) {}
 
   // Delivers the ranges that are in the cache.  Returns false if no more ranges
@@ -239,7 +239,7 @@ class PythonFetch {
   }
 
   const std::span<const File::Range> ranges_;
-  const File::Fetcher::Arrive& arrive_;
+  const File::Fetcher::OnArrival& arrive_;
   std::vector<Asked> asked_;
   std::vector<bool> done_;  // The ranges in asked_ that have arrived.
   std::size_t left_ = 0;
@@ -251,7 +251,7 @@ class PythonFetch {
 };
 
 void PythonFetcher::fetch(std::span<const File::Range> ranges,
-                          const Arrive& arrive) const {
+                          const OnArrival& arrive) const {
   PythonFetch fetch(ranges, arrive);
   if (fetch.take_kept()) fetch.take_others();
 }

@@ -105,7 +105,7 @@ Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
                         ": not read, because the interpreter ends");
 }
 
-std::string PythonFile::change() const {
+std::string PythonFile::describe_change() const {
   std::string change;
   static_cast<void>(with_python([&] {
     PyObject* const found =

@@ -4,7 +4,7 @@
 //   gap_bytes, run_bytes, tail_bytes, parallel: int   see File::Hints
 //   version: int                  optional, see File::version()
 //   read_range(offset, size)      returns `size` bytes, or raises
-//   change()                      see File::change()
+//   change()                      see File::describe_change()
 //
 // An object that reads many ranges at once also has:
 //
@@ -57,7 +57,7 @@ class PythonFile final : public File {
   [[nodiscard]] const Fetcher* fetcher() const noexcept override;
 
   // Also returns an empty string if the object cannot detect changes.
-  [[nodiscard]] std::string change() const override;
+  [[nodiscard]] std::string describe_change() const override;
 
  private:
   PythonFile(const py::object& object, const Hints& hints);

@@ -128,7 +128,7 @@ Status unpack(Codec codec, std::span<const std::byte> stored,
   if (codec != Codec::kNone && !cursor.varint(size)) {
     return damaged("the length of its ", what, " is not readable");
   }
-  if (size > most || !plausible(codec, cursor.left(), size)) {
+  if (size > most || !is_plausible_size(codec, cursor.left(), size)) {
     return damaged("its ", what, " have ", size, " bytes in ", stored.size(),
                    ", expected at most ", most);
   }

@@ -40,15 +40,15 @@ Scratch& scratch() {
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(
     File::Ptr file, const Options& options) {
   TRY(check_stamp(*file, options.stamp));
-  auto index = RecordIndex::read(*file, options.verify, options.kept);
-  if (!index.ok()) return name_file(*file, index.status());
+  auto index = RecordIndex::read(*file, options.verify, options.index_paths);
+  if (!index.ok()) return add_file_context(*file, index.status());
   return std::shared_ptr<const RecordFile>(
       new RecordFile(std::move(file), std::move(index).value(), options));
 }
 
 Result<RecordCount> RecordFile::count(const File& file, Verify verify) {
   auto count = RecordCount::read(file, verify);
-  if (!count.ok()) return name_file(file, count.status());
+  if (!count.ok()) return add_file_context(file, count.status());
   return count;
 }
 
@@ -100,18 +100,19 @@ Status RecordFile::read(std::span<const Request> requests, Sink& sink) const {
   const Status status = read_runs(
       requests, [&](const Request& request, const RawBytes& run) -> Status {
         std::optional<UncheckedRecord> unchecked;
-        TRY(explain(read_single(request, run, sink, unchecked),
-                    request.record));
+        TRY(add_record_context(read_single(request, run, sink, unchecked),
+                               request.record));
         if (!unchecked) return {};
         unchecked->number = request.record;
         const Status checked = checks.add(*unchecked);
-        return checked.ok() ? checked : explain(checked, checks.bad());
+        return checked.ok() ? checked
+                            : add_record_context(checked, checks.bad());
       });
   scratch().shrink();
   // An unchecked record comes before the record that could not be read, so its
   // error takes precedence.
   const Status earlier = checks.finish();
-  return earlier.ok() ? status : explain(earlier, checks.bad());
+  return earlier.ok() ? status : add_record_context(earlier, checks.bad());
 }
 
 // Estimates the extent of the chunk of a record.  A padded chunk ends long
@@ -149,12 +150,14 @@ Status RecordFile::read_grouped(std::span<const Request> requests,
       auto found = cache_->get(first_id_ + id, [&](DecodedChunk& to) {
         return decode(request.record, to);
       });
-      if (!found.ok()) return explain(found.status(), request.record);
+      if (!found.ok())
+        return add_record_context(found.status(), request.record);
       decoded = std::move(found).value();
     }
     const auto record = static_cast<std::uint64_t>(request.record);
-    TRY(explain(visit(request, decoded->record(record % index_.group_size)),
-                request.record));
+    TRY(add_record_context(
+        visit(request, decoded->record(record % index_.group_size)),
+        request.record));
   }
   return {};
 }

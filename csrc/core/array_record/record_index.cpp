@@ -8,7 +8,7 @@
 #include "core/array_record/footer.hpp"
 #include "core/base/varint.hpp"
 #include "core/files/index_file.hpp"
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -147,27 +147,28 @@ Result<RecordIndex> read_placed(Footer& footer) {
 }
 
 Result<RecordIndex> read_kept(const File& file, Footer& footer,
-                              std::span<const std::string> kept) {
+                              std::span<const std::string> index_paths) {
   const IndexFile::Origin origin{FileStamp::of(file), footer.hash()};
   const auto make = [&]() -> Result<IndexFile> {
     RecordIndex made = TRY(read_placed(footer));
     return IndexFile{origin, made.num_records, made.group_size,
                      std::move(made.options), std::move(made.chunks)};
   };
-  IndexFile index = TRY(kept_index(file, origin, kept, kMaxIndexWait, make));
+  IndexFile index =
+      TRY(load_or_build_index(file, origin, index_paths, kMaxIndexWait, make));
   return RecordIndex{index.num_records, index.group_size,
                      std::move(index.chunks), std::move(index.options)};
 }
 
 }  // namespace
 
-Result<RecordIndex> RecordIndex::read(const File& file, Verify verify,
-                                      std::span<const std::string> kept) {
-  const bool keep = !kept.empty();
+Result<RecordIndex> RecordIndex::read(
+    const File& file, Verify verify, std::span<const std::string> index_paths) {
+  const bool keep = !index_paths.empty();
   Footer footer =
       TRY(Footer::find(file, verify, keep ? kFrontAheadBytes : kMaxAheadBytes));
   if (keep && footer.num_chunks() >= kMinSavedChunks) {
-    return read_kept(file, footer, kept);
+    return read_kept(file, footer, index_paths);
   }
   return read_placed(footer);
 }

@@ -13,7 +13,7 @@ Result<std::shared_ptr<const BagFile>> BagFile::open(File::Ptr file,
   auto limits = BagLimits::read(*file, options.limits.get());
   if (!limits.ok()) {
     const File& about = options.limits ? *options.limits : *file;
-    return name_file(about, limits.status());
+    return add_file_context(about, limits.status());
   }
   return std::shared_ptr<const BagFile>(new BagFile(
       std::move(file), std::move(limits).value(), options.compressed));
@@ -31,7 +31,7 @@ Status BagFile::each(
   return read_runs(requests, [&](const Request& request, const RawBytes& run) {
     const Extent at = extent(request.record);
     const auto bytes = run.from(at.begin).bytes.first(at.end - at.begin);
-    return explain(deliver(request, bytes), request.record);
+    return add_record_context(deliver(request, bytes), request.record);
   });
 }
 

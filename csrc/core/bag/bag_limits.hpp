@@ -27,13 +27,13 @@ class BagLimits {
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // The position of record `i` in the file of records.
+  // Returns the range of record `i` in the file of records.
   // REQUIRES: i < size().
   [[nodiscard]] PackedChunks::Chunk place(std::uint64_t i) const {
     return places_.at(i);
   }
 
-  // The memory of the list, in bytes.
+  // Returns the size of the list in memory, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:

@@ -47,7 +47,7 @@ Result<std::uint64_t> zstd_record_size(std::span<const std::byte> record) {
   if (size == ZSTD_CONTENTSIZE_ERROR) {
     return damaged("it is not compressed with zstd");
   }
-  if (!plausible(Codec::kZstd, record.size(), size)) {
+  if (!is_plausible_size(Codec::kZstd, record.size(), size)) {
     return damaged("its ", record.size(), " bytes cannot decompress to ", size,
                    " bytes");
   }

@@ -27,8 +27,8 @@ namespace gristmill {
 class TarFile final : public FileReader {
  public:
   struct Options {
-    // Paths at which the index may be kept, see TarIndex::read().
-    std::vector<std::string> kept = {};
+    // Paths at which the index may be saved, see TarIndex::read().
+    std::vector<std::string> index_paths = {};
     // If set, open() fails unless the file has this stamp.
     std::optional<FileStamp> stamp = std::nullopt;
   };

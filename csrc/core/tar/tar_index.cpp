@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 #include "core/tar/tar_name.hpp"
 #include "core/tar/tar_sample.hpp"
@@ -16,7 +16,7 @@ namespace gristmill {
 namespace {
 
 // Bytes read for a member: a pax header, its records, and the member's header.
-constexpr std::uint64_t kGlance = 4 * kTarBlock;
+constexpr std::uint64_t kMinHeadReadBytes = 4 * kTarBlock;
 
 // Stored in an index in place of the hash that other formats have.  It stands
 // for tar files and this version of the rules for samples.
@@ -47,7 +47,7 @@ struct Open {
 
 Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   TRY(check_begin(file));
-  HeadReader heads(file, kGlance, progress);
+  HeadReader heads(file, kMinHeadReadBytes, progress);
   std::uint64_t members = 0;
   TarWalk walk(
       [&](std::uint64_t at, std::uint64_t size) {
@@ -82,10 +82,10 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
 }  // namespace
 
 Result<TarIndex> TarIndex::read(const File& file,
-                                std::span<const std::string> kept,
+                                std::span<const std::string> index_paths,
                                 ScanProgress& progress) {
-  auto scanned =
-      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+  auto scanned = TRY(load_or_scan_places(file, kKind, index_paths,
+                                         [&] { return scan(file, progress); }));
   return TarIndex(std::move(scanned.places));
 }
 

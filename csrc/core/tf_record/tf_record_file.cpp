@@ -8,8 +8,8 @@
 namespace gristmill {
 Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
     File::Ptr file, const Options& options, ScanProgress& progress) {
-  auto index = TfRecordIndex::read(*file, options.kept, progress);
-  if (!index.ok()) return name_file(*file, index.status());
+  auto index = TfRecordIndex::read(*file, options.index_paths, progress);
+  if (!index.ok()) return add_file_context(*file, index.status());
   return std::shared_ptr<const TfRecordFile>(new TfRecordFile(
       std::move(file), std::move(index).value(), options.verify));
 }
@@ -31,7 +31,7 @@ Status TfRecordFile::read(std::span<const Request> requests, Sink& sink) const {
   return read_runs(requests, [&](const Request& request, const RawBytes& run) {
     const auto at = place(request.record);
     const auto frame = run.from(at.begin).bytes.first(at.end - at.begin);
-    return explain(deliver(request, frame, sink), request.record);
+    return add_record_context(deliver(request, frame, sink), request.record);
   });
 }
 

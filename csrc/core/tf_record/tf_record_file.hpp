@@ -28,8 +28,8 @@ class TfRecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    // Paths at which the index may be kept, see TfRecordIndex::read().
-    std::vector<std::string> kept = {};
+    // Paths at which the index may be saved, see TfRecordIndex::read().
+    std::vector<std::string> index_paths = {};
   };
 
   // Loads or makes the index.  All errors name the file and the offset of the

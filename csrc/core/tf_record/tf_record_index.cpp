@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
 
-constexpr std::uint64_t kGlance = 64;
+constexpr std::uint64_t kMinHeadReadBytes = 64;
 
 // Stored in an index in place of the hash that other formats have.  It stands
 // for TFRecord files.
@@ -40,7 +40,7 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   TRY(check_begin(file));
   const std::uint64_t size = file.size();
   PackedChunks places;
-  HeadReader heads(file, kGlance, progress);
+  HeadReader heads(file, kMinHeadReadBytes, progress);
   for (std::uint64_t at = 0; at < size;) {
     const std::uint64_t left = size - at;
     if (left < kFrameHead) return truncated_record(places.size(), at, left, 0);
@@ -64,11 +64,11 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
 
 }  // namespace
 
-Result<TfRecordIndex> TfRecordIndex::read(const File& file,
-                                          std::span<const std::string> kept,
-                                          ScanProgress& progress) {
-  auto [places, path] =
-      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+Result<TfRecordIndex> TfRecordIndex::read(
+    const File& file, std::span<const std::string> index_paths,
+    ScanProgress& progress) {
+  auto [places, path] = TRY(load_or_scan_places(
+      file, kKind, index_paths, [&] { return scan(file, progress); }));
   return TfRecordIndex(std::move(places), std::move(path));
 }
 
