@@ -82,7 +82,7 @@ def test_chunks_wrong_arguments_raise():
         ]:
             with pytest.raises(error):
                 gather(*arguments)
-    with pytest.raises(ValueError, match="shares memory"):
+    with pytest.raises(ValueError, match="out must not share memory with a chunk"):
         _core.gather_chunks([(column,)], zero, zero, [column[:1]])
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         _core.interleave([np.arange(2)], table)

@@ -97,7 +97,9 @@ def test_wrong_out_raises():
     ):
         with pytest.raises(TypeError, match="references"):
             fill(arrays, np.empty((1, 2), object))
-        with pytest.raises(ValueError, match=r"shape \(3, 2\), but must have 1 rows"):
+        with pytest.raises(
+            ValueError, match=r"out must have 1 rows, got shape \(3, 2\)"
+        ):
             fill(arrays, np.empty((3, 2)))
         with pytest.raises(ValueError, match="C-contiguous"):
             fill(arrays, np.empty((1, 4))[:, ::2])
@@ -200,9 +202,9 @@ def test_gather_overlapping_arrays_raise():
     # With rows as out, it would read row numbers that it has overwritten.
     table = np.full(6, 2**60)
     rows = np.zeros(6, np.int64)
-    with pytest.raises(ValueError, match="out shares memory with rows"):
+    with pytest.raises(ValueError, match="out must not share memory with rows"):
         _core.gather(table, rows, rows)
-    with pytest.raises(ValueError, match="out shares memory with table"):
+    with pytest.raises(ValueError, match="out must not share memory with table"):
         _core.gather(table, rows[:2], table[4:])
     _core.gather(table[:4], rows[:2], table[4:])
     assert rows.tolist() == [0] * 6
