@@ -31,7 +31,7 @@ std::unique_ptr<FileHandle> open_array_record(
       unlocked([&] { return RecordFile::open(std::move(file), options); })));
 }
 
-Count to_count(Result<RecordCount> result) {
+Count count_of(Result<RecordCount> result) {
   const RecordCount count = checked_file(std::move(result));
   return {count.num_records,
           count.num_chunks,
@@ -39,17 +39,19 @@ Count to_count(Result<RecordCount> result) {
 }
 
 Count count_records(const py::object& object, const std::string& verify) {
-  const Verify checks = verify_of(verify);
+  const Verify verify_option = verify_of(verify);
   const File::Ptr file = open_file(object, "pread");
-  return to_count(unlocked([&] { return RecordFile::count(*file, checks); }));
+  return count_of(
+      unlocked([&] { return RecordFile::count(*file, verify_option); }));
 }
 
 std::vector<Count> count_all_records(const std::vector<std::string>& paths,
                                      const std::string& verify) {
-  const Verify checks = verify_of(verify);
-  auto found = unlocked([&] { return RecordFile::count(paths, checks); });
+  const Verify verify_option = verify_of(verify);
+  auto results =
+      unlocked([&] { return RecordFile::count(paths, verify_option); });
   std::vector<Count> counts;
-  for (auto& result : found) counts.push_back(to_count(std::move(result)));
+  for (auto& result : results) counts.push_back(count_of(std::move(result)));
   return counts;
 }
 
@@ -62,8 +64,8 @@ py::tuple chunk(const FileHandle& handle, std::uint64_t chunk) {
     throw py::index_error(concat("chunk must be less than ", index.num_chunks(),
                                  ", got ", chunk));
   }
-  const auto place = index.chunks.at(chunk);
-  return py::make_tuple(place.begin, place.end, place.decoded_size,
+  const auto listed = index.chunks.at(chunk);
+  return py::make_tuple(listed.begin, listed.end, listed.decoded_size,
                         index.records_in(chunk));
 }
 

@@ -64,17 +64,18 @@ class PythonFile final : public File {
 
   friend class PythonFetch;
 
-  // The cache of the file on this machine, if any.
-  struct Kept {
-    std::shared_ptr<RangeCache> cache;  // Null if the file has no cache.
+  // The cache of the file on this machine, if any, and the key of the file
+  // there.
+  struct CachedFile {
+    std::shared_ptr<RangeCache> cache;  // Null if the file is not cached.
     RangeCache::Origin origin;
   };
-  static Kept kept_of(const py::object& object);
+  static CachedFile cached_file_of(const py::object& object);
 
   const std::shared_ptr<const void> object_;
   const std::uint64_t version_;
   const bool fetches_;
-  const Kept kept_;
+  const CachedFile cached_file_;
 };
 
 // Opens a local path with the access method `access`, or a file that a Python
@@ -85,6 +86,6 @@ File::Ptr open_file(const py::object& file, const std::string& access);
 // Returns the threads that wait for PythonFiles, for all readers.  They are
 // never joined, because some may hang when the interpreter shuts down.
 // REQUIRES: the GIL is held.
-Pool& far_pool();
+Pool& remote_pool();
 
 }  // namespace gristmill::bind

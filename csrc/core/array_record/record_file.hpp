@@ -97,8 +97,8 @@ class RecordFile final : public FileReader {
   Status decode(std::int64_t record, DecodedChunk& to) const;
   Status open_chunk(std::uint64_t chunk, const RawBytes& raw,
                     ChunkView& view) const;
-  Status open_as_listed(std::uint64_t chunk, const RawBytes& raw,
-                        ChunkView& view) const;
+  Status open_and_compare(std::uint64_t chunk, const RawBytes& raw,
+                          ChunkView& view) const;
 
   const RecordIndex index_;
   const Verify verify_;

@@ -52,8 +52,8 @@ class TarFile final : public FileReader {
       : FileReader(std::move(file)), index_(std::move(index)) {}
 
   [[nodiscard]] Extent extent(std::int64_t record) const override {
-    const auto at = index_.place(static_cast<std::uint64_t>(record));
-    return {at.begin, at.end};
+    const auto range = index_.place(static_cast<std::uint64_t>(record));
+    return {range.begin, range.end};
   }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
   static Status deliver(const Request& request,

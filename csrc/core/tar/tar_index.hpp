@@ -24,7 +24,7 @@ namespace gristmill {
 class TarIndex {
  public:
   // A sample, from its first header to the end of its last member's data.
-  struct Place {
+  struct ByteRange {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
@@ -42,7 +42,7 @@ class TarIndex {
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
   // REQUIRES: i < size().
-  [[nodiscard]] Place place(std::uint64_t i) const {
+  [[nodiscard]] ByteRange place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
     // A wrong index must not lead outside of the file.
     return {chunk.begin, chunk.begin + std::min(chunk.decoded_size,

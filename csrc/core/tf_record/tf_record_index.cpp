@@ -42,8 +42,9 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   PackedChunks places;
   HeadReader heads(file, kMinHeadReadBytes, progress);
   for (std::uint64_t at = 0; at < size;) {
-    const std::uint64_t left = size - at;
-    if (left < kFrameHead) return truncated_record(places.size(), at, left, 0);
+    const std::uint64_t remaining = size - at;
+    if (remaining < kFrameHead)
+      return truncated_record(places.size(), at, remaining, 0);
     const auto head = TRY(heads.read(at, kFrameHead, places.size()));
     const Status status = check_frame_length(head);
     if (!status.ok()) {
@@ -51,8 +52,8 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
                             ": the file is damaged from here on");
     }
     const std::uint64_t data_size = frame_length(head);
-    if (left < kFrameBytes || data_size > left - kFrameBytes) {
-      return truncated_record(places.size(), at, left, data_size);
+    if (remaining < kFrameBytes || data_size > remaining - kFrameBytes) {
+      return truncated_record(places.size(), at, remaining, data_size);
     }
     places.add(at, 0);
     at += kFrameBytes + data_size;

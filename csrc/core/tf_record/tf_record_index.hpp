@@ -26,7 +26,7 @@ namespace gristmill {
 class TfRecordIndex {
  public:
   // A record and its frame.
-  struct Place {
+  struct ByteRange {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
 
@@ -52,7 +52,7 @@ class TfRecordIndex {
   [[nodiscard]] const std::string& path() const { return path_; }
 
   // REQUIRES: i < size().
-  [[nodiscard]] Place place(std::uint64_t i) const {
+  [[nodiscard]] ByteRange place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
     return {chunk.begin, chunk.end};
   }
