@@ -234,8 +234,9 @@ py::object take_records(const ReadJobPtr& job) {
 py::object read_many(ReaderHandle& handle, const Records& records,
                      bool packed) {
   const ReadJobPtr job = new_job(handle, copy_of(records), packed);
-  if (!job->is_remote() || job->requests.size() == 1)
+  if (!job->is_remote() || job->requests.size() == 1) {
     return read_in_this_thread(job);
+  }
   start_read(job, remote_pool(), 1);
   return take_records(job);
 }

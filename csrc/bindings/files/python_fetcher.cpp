@@ -73,8 +73,9 @@ class PythonFetch {
     static_cast<void>(with_python([&] { finish(); }));
     for (std::size_t k = 0;
          should_continue && !status_.ok() && k < requests_.size(); ++k) {
-      if (!has_arrived_[k])
+      if (!has_arrived_[k]) {
         should_continue = on_arrival_(requests_[k].range_index, status_);
+      }
     }
   }
 
@@ -235,8 +236,9 @@ class PythonFetch {
   // Runs without the GIL.
   bool deliver(const Arrival& arrival) {
     const RangeRequest& request = requests_[arrival.request_index];
-    if (arrival.bytes == nullptr)
+    if (arrival.bytes == nullptr) {
       return on_arrival_(request.range_index, arrival.status);
+    }
     const auto bytes = span_of(arrival.bytes);
     const auto& cached_file = file(request.range_index).cached_file_;
     if (cached_file.cache) {

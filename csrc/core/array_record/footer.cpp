@@ -73,8 +73,9 @@ Result<std::uint64_t> read_postscript(FileTail& tail, std::uint64_t offset,
   DecodedChunk decoded;
   ByteBuffer spare;
   TRY(chunk.decode(decoded, spare));
-  if (decoded.count() == 0)
+  if (decoded.count() == 0) {
     return chunk.add_chunk_context(damaged("it is empty"));
+  }
   auto footer = parse_postscript(decoded.record(0), offset);
   if (!footer.ok()) return chunk.add_chunk_context(footer.status());
   return footer;

@@ -153,8 +153,9 @@ Status RecordFile::read_grouped(std::span<const Request> requests,
       auto found = cache_->get(first_id_ + chunk_number, [&](DecodedChunk& to) {
         return decode(request.record, to);
       });
-      if (!found.ok())
+      if (!found.ok()) {
         return add_record_context(found.status(), request.record);
+      }
       decoded = std::move(found).value();
     }
     const auto record = static_cast<std::uint64_t>(request.record);

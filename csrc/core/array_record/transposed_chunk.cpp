@@ -41,8 +41,9 @@ class Machine {
   [[nodiscard]] bool put(std::span<const std::byte> bytes) {
     if (bytes.size() > free_bytes_) return false;
     free_bytes_ -= bytes.size();
-    if (!bytes.empty())
+    if (!bytes.empty()) {
       std::memcpy(records_ + free_bytes_, bytes.data(), bytes.size());
+    }
     return true;
   }
   [[nodiscard]] bool put_tag(const State& state) {
@@ -63,8 +64,8 @@ class Machine {
     std::size_t end;     // free_bytes_ at the end of the submessage.
     const State* state;  // The state that holds its tag.
   };
-  std::vector<OpenSubmessage>
-      open_submessages_;  // Submessages whose start is still to come.
+  // Submessages whose start is still to come.
+  std::vector<OpenSubmessage> open_submessages_;
 };
 
 Status Machine::run(std::uint32_t first, ByteCursor transitions) {
@@ -88,8 +89,9 @@ Status Machine::run(std::uint32_t first, ByteCursor transitions) {
       free_steps = 0;
     } else {
       if (!states_[next].implicit) --implicit_steps;
-      if (++free_steps > max_free_steps)
+      if (++free_steps > max_free_steps) {
         return malformed("its states are a loop");
+      }
     }
     state = &states_[next];
   }
@@ -165,8 +167,9 @@ Status Machine::end_submessage(const State& state) {
 }
 
 Status Machine::start_submessage() {
-  if (open_submessages_.empty())
+  if (open_submessages_.empty()) {
     return malformed("a submessage starts that does not end");
+  }
   const OpenSubmessage submessage = open_submessages_.back();
   open_submessages_.pop_back();
   std::array<std::byte, kMaxVarint> length;
@@ -177,8 +180,9 @@ Status Machine::start_submessage() {
 }
 
 Status Machine::start_record() {
-  if (!open_submessages_.empty())
+  if (!open_submessages_.empty()) {
     return malformed("a record starts inside a submessage");
+  }
   if (records_left_ == 0) return malformed("there are too many records");
   // The records come in reverse order; each one ends where the next one starts.
   --records_left_;
@@ -189,8 +193,9 @@ Status Machine::start_record() {
 Status Machine::finish() {
   if (!open_submessages_.empty()) return malformed("a submessage has no start");
   if (records_left_ > 0) return malformed("there are too few records");
-  if (free_bytes_ > 0)
+  if (free_bytes_ > 0) {
     return malformed("the records are smaller than their size");
+  }
   if (!to_.ends.empty()) to_.ends.back() = sizes_.decoded_size;
   return {};
 }

@@ -127,13 +127,15 @@ Status ProgramReader::split_buckets(const std::vector<std::uint64_t>& lengths) {
   for (const std::uint64_t length : lengths) {
     refill();
     std::span<const std::byte> bytes;
-    if (!bucket_bytes.take(length, bytes))
+    if (!bucket_bytes.take(length, bytes)) {
       return malformed("a buffer exceeds its bucket");
+    }
     to_.buffers.emplace_back(bytes);
   }
   refill();
-  if (bucket_bytes.left() > 0)
+  if (bucket_bytes.left() > 0) {
     return malformed("a bucket has more than its buffers");
+  }
   return {};
 }
 

@@ -171,8 +171,9 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
       offsets[k] = rows[k] - bounds[chunk_index];
       const auto next = static_cast<std::int64_t>(used_chunks.size());
       chunks[k] = find_or_add(chunk_index, next);
-      if (chunks[k] == next)
+      if (chunks[k] == next) {
         used_chunks.push_back(static_cast<std::int64_t>(chunk_index));
+      }
     }
   };
   if (bounds.size() <= kMaxChunksPerRow * rows.size()) {

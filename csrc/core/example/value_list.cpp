@@ -296,8 +296,9 @@ std::optional<std::size_t> count_values(
     ++count;
     return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
   };
-  if (each_field(list, tag, read_packed, read_single) != Outcome::kOk)
+  if (each_field(list, tag, read_packed, read_single) != Outcome::kOk) {
     return std::nullopt;
+  }
   return count;
 }
 

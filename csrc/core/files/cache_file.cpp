@@ -35,9 +35,10 @@ Status create_cache_file(const std::string& path, std::uint64_t sets,
   const int fd =
       ::open(temporary_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
              S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
-  if (fd < 0)
+  if (fd < 0) {
     return Status::system(errno, temporary_path,
                           ": cannot create the cache file");
+  }
   Superblock superblock;
   superblock.sets = sets;
   Status status;

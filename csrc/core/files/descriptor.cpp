@@ -129,8 +129,9 @@ Descriptor::~Descriptor() {
   OpenDescriptors::get().remove(*this);
   const PackedState descriptor_plus_one =
       state_.load(std::memory_order_acquire) & kDescriptorMask;
-  if (descriptor_plus_one != 0)
+  if (descriptor_plus_one != 0) {
     ::close(static_cast<int>(descriptor_plus_one - 1));
+  }
 }
 
 // Inode numbers are not enough, because the system reuses those of removed

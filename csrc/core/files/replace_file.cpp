@@ -18,8 +18,9 @@ Status write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t num_bytes = ::write(fd, bytes.data(), bytes.size());
     if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes <= 0)
+    if (num_bytes <= 0) {
       return Status::system(num_bytes < 0 ? errno : EIO, "write failed");
+    }
     bytes = bytes.subspan(static_cast<std::size_t>(num_bytes));
   }
   return {};

@@ -69,8 +69,8 @@ Mixture::Mixture(std::vector<std::int64_t> proportions)
 Mixture::Pick Mixture::pick_at(std::uint64_t offset) const noexcept {
   std::uint32_t component = 0;
   for (const auto [proportion, remaining] : shares_) {
-    if (proportion == remaining)
-      break;  // The last one takes all other positions.
+    // The last component takes all other positions.
+    if (proportion == remaining) break;
     const auto product = Unsigned128{offset} * (remaining - proportion);
     const auto left_over = static_cast<std::uint64_t>(product / remaining);
     if (product - Unsigned128{left_over} * remaining < proportion) {

@@ -22,8 +22,9 @@ unsigned block_bits(std::int64_t max_index, Block block) {
   auto bits = static_cast<unsigned>(ceiling);
   bits = std::clamp(bits + bits % 2, 16U, 64U);
   const auto max_value = static_cast<std::uint64_t>(max_index);
-  if (block == Block::kWhole && bits < 64 && (max_value >> bits) != 0)
+  if (block == Block::kWhole && bits < 64 && (max_value >> bits) != 0) {
     bits += 2;
+  }
   return bits;
 }
 

@@ -112,12 +112,14 @@ Result<bool> TarWalk::read_member() {
     const bool has_extension_headers = position_ != begin;
     // The padding of the last block may be missing.
     if (position_ >= end_) {
-      if (has_extension_headers)
+      if (has_extension_headers) {
         return damaged("the file ends within its headers");
+      }
       return false;
     }
-    if (end_ - position_ < kTarBlock)
+    if (end_ - position_ < kTarBlock) {
       return truncated(kTarBlock, end_ - position_);
+    }
     const Bytes header = TRY(read_bytes_(position_, kTarBlock));
     if (std::ranges::all_of(header,
                             [](std::byte b) { return b == std::byte(); })) {

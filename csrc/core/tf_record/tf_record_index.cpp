@@ -43,8 +43,9 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   HeadReader heads(file, kMinHeadReadBytes, progress);
   for (std::uint64_t at = 0; at < size;) {
     const std::uint64_t remaining = size - at;
-    if (remaining < kFrameHead)
+    if (remaining < kFrameHead) {
       return truncated_record(places.size(), at, remaining, 0);
+    }
     const auto head = TRY(heads.read(at, kFrameHead, places.size()));
     const Status status = check_frame_length(head);
     if (!status.ok()) {
