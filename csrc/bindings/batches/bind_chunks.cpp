@@ -32,9 +32,9 @@ py::tuple find_chunks(const Rows& bounds, const Rows& rows) {
   }
   if (const auto bad = first_bad_row(requested_rows, chunk_bounds.back());
       bad >= 0) {
-    throw py::index_error(concat(
-        "rows[", bad, "] is ", requested_rows[static_cast<std::size_t>(bad)],
-        ", but there are ", chunk_bounds.back(), " rows"));
+    throw py::index_error(
+        concat("rows[", bad, "] must be in [0, ", chunk_bounds.back(),
+               "), got ", requested_rows[static_cast<std::size_t>(bad)]));
   }
   Rows chunks(rows.size());
   Rows offsets(rows.size());
@@ -86,9 +86,9 @@ class ChunkedColumns {
                    column, "]"));
       }
       if (table->dimensions[0] < rows_needed[c]) {
-        throw py::index_error(concat(
-            "column ", column, " of chunk ", c, " has ", table->dimensions[0],
-            " rows, but row ", rows_needed[c] - 1, " was requested"));
+        throw py::index_error(concat("column ", column, " of chunk ", c,
+                                     " must have at least ", rows_needed[c],
+                                     " rows, got ", table->dimensions[0]));
       }
       tables_[c] = reinterpret_cast<const std::byte*>(table->data);
       const auto rows = static_cast<std::size_t>(table->dimensions[0]);
@@ -217,9 +217,9 @@ void gather_interleaved(const py::list& tables, const Rows& numbers,
     checked_tables.push_back(table_of(table, items.row_bytes));
     const auto min_rows = places.rows_needed[addresses.size()];
     if (checked_tables.back().shape(0) < min_rows) {
-      throw py::index_error(
-          concat("a table has ", checked_tables.back().shape(0),
-                 " rows, but row ", min_rows - 1, " was requested"));
+      throw py::index_error(concat("a table must have at least ", min_rows,
+                                   " rows, got ",
+                                   checked_tables.back().shape(0)));
     }
     addresses.push_back(bytes_of(checked_tables.back()));
   }

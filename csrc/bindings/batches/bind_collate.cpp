@@ -70,9 +70,9 @@ Gather check_gather(const py::array& table, const Rows& rows,
 
 void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
   if (bad < 0) return;
-  throw py::index_error(
-      concat("rows[", bad, "] is ", job.rows[static_cast<std::size_t>(bad)],
-             ", but the table has ", job.table_rows, " rows"));
+  throw py::index_error(concat("rows[", bad, "] must be in [0, ",
+                               job.table_rows, "), got ",
+                               job.rows[static_cast<std::size_t>(bad)]));
 }
 
 void gather_rows(const py::array& table, const Rows& rows, py::array& out) {

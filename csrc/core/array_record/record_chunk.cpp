@@ -237,7 +237,8 @@ Status ChunkView::read_header(std::uint64_t limit) {
   }
   return damaged("it has ", header_.data_size, " bytes of data and ",
                  header_.sizes.num_records,
-                 " records, but must end before offset ", limit);
+                 " records, expected it to end at offset ", limit,
+                 " or before");
 }
 
 BlockWalk ChunkView::walk_data() const {

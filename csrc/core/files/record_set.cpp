@@ -55,9 +55,9 @@ std::vector<std::size_t> RecordSet::closed_parts(
 Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
   const Range& range = ranges_[part];
   if (range.first + range.count > reader->size()) {
-    return Status(Code::kOutOfRange, reader->path(), ": records ", range.first,
-                  " to ", range.first + range.count,
-                  " were requested, but there are ", reader->size());
+    return Status(Code::kOutOfRange, reader->path(), ": expected records ",
+                  range.first, " to ", range.first + range.count, ", found ",
+                  reader->size(), " records");
   }
   const MutexLock lock(readers_mutex_);
   if (!readers_[part]) readers_[part] = std::move(reader);

@@ -61,8 +61,16 @@ def test_chunks_wrong_arguments_raise():
             "bounds must be sorted",
             lambda: _core.find_chunks(np.array([0, 2, 1]), zero),
         ),
-        (IndexError, "is 3, but", lambda: _core.find_chunks(np.array([0, 3]), three)),
-        (IndexError, "is -3, but", lambda: _core.find_chunks(np.array([0, 3]), -three)),
+        (
+            IndexError,
+            r"rows\[0\] must be in \[0, 3\), got 3",
+            lambda: _core.find_chunks(np.array([0, 3]), three),
+        ),
+        (
+            IndexError,
+            r"rows\[0\] must be in \[0, 3\), got -3",
+            lambda: _core.find_chunks(np.array([0, 3]), -three),
+        ),
     ]:
         with pytest.raises(error, match=text):
             call()
