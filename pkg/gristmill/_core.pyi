@@ -265,7 +265,7 @@ class RecordFile(RecordReader):
         access: str = "pread",
         cache: ChunkCache | None = None,
         stamp: tuple[int, int] | None = None,
-        kept: Sequence[str] = (),
+        index_paths: Sequence[str] = (),
     ) -> None: ...
     def chunk(self, chunk: int) -> tuple[int, int, int, int]: ...
     @property
@@ -314,7 +314,7 @@ class TfRecordFile(RecordReader):
         file: str | RangeReader,
         verify: str,
         access: str,
-        kept: Sequence[str],
+        index_paths: Sequence[str],
         progress: ScanProgress,
     ) -> None: ...
     @property
@@ -329,7 +329,7 @@ class TarFile(RecordReader):
         self,
         file: str | RangeReader,
         access: str,
-        kept: Sequence[str],
+        index_paths: Sequence[str],
         stamp: tuple[int, int] | None,
         progress: ScanProgress,
     ) -> None: ...

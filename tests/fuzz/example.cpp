@@ -28,41 +28,41 @@ const std::vector<std::string>& names() {
 
 // Counts the values, and reads them as everything that they may become, to
 // memory of exactly their size.
-void read_values(const ExampleParser::Found& found) {
-  if (found.kind == ListKind::kNone) return;
-  const auto count = count_values(found.kind, found.list);
-  if (found.kind == ListKind::kBytes) {
+void read_values(const ExampleParser::FeatureList& list) {
+  if (list.kind == ListKind::kNone) return;
+  const auto count = count_values(list.kind, list.bytes);
+  if (list.kind == ListKind::kBytes) {
     std::vector<std::span<const std::byte>> values;
-    const bool read = read_strings(found.list, values).ok();
+    const bool read = read_strings(list.bytes, values).ok();
     if (read != count.has_value() || (read && values.size() != *count)) abort();
     std::size_t total = 0;
     for (const auto value : values) total += value.size();
-    if (total > found.list.size()) abort();
+    if (total > list.bytes.size()) abort();
     return;
   }
   if (!count) return;
-  if (*count > found.list.size()) abort();
+  if (*count > list.bytes.size()) abort();
   for (const Number number : kNumbers) {
-    if (list_of(number) != found.kind) continue;
+    if (list_of(number) != list.kind) continue;
     std::vector<std::byte> to(*count * bytes_of(number));
-    static_cast<void>(read_numbers(number, found.list, to).ok());
+    static_cast<void>(read_numbers(number, list.bytes, to).ok());
     if (to.empty()) continue;
     to.resize(to.size() - bytes_of(number));
-    if (read_numbers(number, found.list, to).ok()) abort();
+    if (read_numbers(number, list.bytes, to).ok()) abort();
   }
 }
 
 void find_features(ExampleParser::Bytes record) {
   static const ExampleParser lenient(names(), false);
   static const ExampleParser strict(names(), true);
-  ExampleParser::Finds finds;
-  static_cast<void>(strict.find(record, finds).ok());
-  if (lenient.find(record, finds).ok()) {
-    for (const auto& found : finds.features) read_values(found);
+  ExampleParser::ParsedFeatures parsed;
+  static_cast<void>(strict.find(record, parsed).ok());
+  if (lenient.find(record, parsed).ok()) {
+    for (const auto& list : parsed.features) read_values(list);
   }
-  std::vector<ExampleParser::Named> named;
-  if (ExampleParser::find_all(record, named, finds).ok()) {
-    for (const auto& [name, found] : named) read_values(found);
+  std::vector<ExampleParser::NamedFeature> named;
+  if (ExampleParser::find_all(record, named, parsed).ok()) {
+    for (const auto& [name, list] : named) read_values(list);
   }
 }
 

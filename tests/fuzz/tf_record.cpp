@@ -67,21 +67,21 @@ void check_places(const TfRecordIndex& index, const FileStamp& stamp) {
 std::uint64_t parse(std::span<const std::byte> bytes, Verify verify) {
   TfRecordParser parser(verify, 0, 0);
   for (;;) {
-    auto ready = parser.ready();
+    auto ready = parser.has_complete_record();
     if (!ready.ok()) break;
     if (ready.value()) {
-      static_cast<void>(parser.take().ok());
+      static_cast<void>(parser.take_record().ok());
       continue;
     }
     if (bytes.empty()) break;
-    const auto room = parser.room().value();
+    const auto room = parser.free_space().value();
     const std::size_t count =
         std::min({room.size(), bytes.size(), std::size_t{777}});
     std::ranges::copy(bytes.first(count), room.begin());
-    parser.received(count);
+    parser.add_received(count);
     bytes = bytes.subspan(count);
   }
-  static_cast<void>(parser.finish().ok());
+  static_cast<void>(parser.check_end().ok());
   return parser.record();
 }
 

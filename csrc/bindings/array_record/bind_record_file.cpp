@@ -19,21 +19,19 @@ using FileHandle = HandleOf<RecordFile>;
 // Number of records and of chunks of a file, and its stamp.
 using Count = std::tuple<std::uint64_t, std::uint64_t, Stamp>;
 
-std::unique_ptr<FileHandle> open_array_record(const py::object& object,
-                                              const std::string& verify,
-                                              const std::string& access,
-                                              std::shared_ptr<ChunkCache> cache,
-                                              const std::optional<Stamp>& stamp,
-                                              std::vector<std::string> kept) {
+std::unique_ptr<FileHandle> open_array_record(
+    const py::object& object, const std::string& verify,
+    const std::string& access, std::shared_ptr<ChunkCache> cache,
+    const std::optional<Stamp>& stamp, std::vector<std::string> index_paths) {
   RecordFile::Options options{verify_of(verify), std::move(cache)};
   options.stamp = to_stamp(stamp);
-  options.kept = std::move(kept);
+  options.index_paths = std::move(index_paths);
   File::Ptr file = open_file(object, access);
   return std::make_unique<FileHandle>(checked_file(
       unlocked([&] { return RecordFile::open(std::move(file), options); })));
 }
 
-Count to_count(Result<RecordCount> result) {
+Count count_of(Result<RecordCount> result) {
   const RecordCount count = checked_file(std::move(result));
   return {count.num_records,
           count.num_chunks,
@@ -41,17 +39,19 @@ Count to_count(Result<RecordCount> result) {
 }
 
 Count count_records(const py::object& object, const std::string& verify) {
-  const Verify checks = verify_of(verify);
+  const Verify verify_option = verify_of(verify);
   const File::Ptr file = open_file(object, "pread");
-  return to_count(unlocked([&] { return RecordFile::count(*file, checks); }));
+  return count_of(
+      unlocked([&] { return RecordFile::count(*file, verify_option); }));
 }
 
 std::vector<Count> count_all_records(const std::vector<std::string>& paths,
                                      const std::string& verify) {
-  const Verify checks = verify_of(verify);
-  auto found = unlocked([&] { return RecordFile::count(paths, checks); });
+  const Verify verify_option = verify_of(verify);
+  auto results =
+      unlocked([&] { return RecordFile::count(paths, verify_option); });
   std::vector<Count> counts;
-  for (auto& result : found) counts.push_back(to_count(std::move(result)));
+  for (auto& result : results) counts.push_back(count_of(std::move(result)));
   return counts;
 }
 
@@ -64,8 +64,8 @@ py::tuple chunk(const FileHandle& handle, std::uint64_t chunk) {
     throw py::index_error(concat("chunk must be less than ", index.num_chunks(),
                                  ", got ", chunk));
   }
-  const auto place = index.chunks.at(chunk);
-  return py::make_tuple(place.begin, place.end, place.decoded_size,
+  const auto listed = index.chunks.at(chunk);
+  return py::make_tuple(listed.begin, listed.end, listed.decoded_size,
                         index.records_in(chunk));
 }
 
@@ -81,7 +81,7 @@ void record_file(py::module_& m) {
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&open_array_record), "file"_a, "verify"_a = "all",
            "access"_a = "pread", "cache"_a = py::none(), "stamp"_a = py::none(),
-           "kept"_a = std::vector<std::string>())
+           "index_paths"_a = std::vector<std::string>())
       .def("chunk", &chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {

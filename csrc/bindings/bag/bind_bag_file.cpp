@@ -30,11 +30,12 @@ std::pair<std::uint64_t, Stamp> count_bag(const py::object& object,
                                           const py::object& limits,
                                           const std::string& access) {
   const File::Ptr file = open_file(object, access);
-  const File::Ptr separate = open_limits(limits, access);
+  const File::Ptr limits_file = open_limits(limits, access);
   const auto count = checked_file(unlocked([&]() -> Result<std::uint64_t> {
-    auto counted = BagLimits::count(*file, separate.get());
-    if (counted.ok()) return counted;
-    return name_file(separate ? *separate : *file, counted.status());
+    auto result = BagLimits::count(*file, limits_file.get());
+    if (result.ok()) return result;
+    return add_file_context(limits_file ? *limits_file : *file,
+                            result.status());
   }));
   return {count, stamp_of(*file)};
 }

@@ -31,13 +31,14 @@ inline const std::byte* bytes_of(const py::array& array) {
 
 // Raises if two ranges of bytes overlap, because copying would then read bytes
 // that it has already written.
-inline void check_apart(std::span<const std::byte> out,
-                        std::span<const std::byte> in, const char* name) {
+inline void check_no_overlap(std::span<const std::byte> out,
+                             std::span<const std::byte> in, const char* name) {
   const std::less<const std::byte*> before;
   if (!out.empty() && !in.empty() &&
       before(out.data(), in.data() + in.size()) &&
       before(in.data(), out.data() + out.size())) {
-    throw py::value_error(std::string("out shares memory with ") + name);
+    throw py::value_error(std::string("out must not share memory with ") +
+                          name);
   }
 }
 
@@ -47,9 +48,10 @@ inline void check_plain(const py::array& array, const char* name) {
     throw py::value_error(std::string(name) + " must be C-contiguous");
   }
   if (array.dtype().flags() & kItemRefcount) {
-    throw py::type_error(std::string(name) + " has dtype " +
-                         py::str(array.dtype()).cast<std::string>() +
-                         ", whose items are references");
+    throw py::type_error(std::string(name) +
+                         " must have a dtype whose items are not references, "
+                         "got " +
+                         py::str(array.dtype()).cast<std::string>());
   }
 }
 
@@ -58,9 +60,8 @@ inline void check_batch(const py::array& out, std::size_t count) {
   check_plain(out, "out");
   if (!out.writeable()) throw py::value_error("out must be writeable");
   if (out.ndim() > 0 && static_cast<std::size_t>(out.shape(0)) == count) return;
-  throw py::value_error(concat("out has shape ",
-                               py::str(out.attr("shape")).cast<std::string>(),
-                               ", but must have ", count, " rows"));
+  throw py::value_error(concat("out must have ", count, " rows, got shape ",
+                               py::str(out.attr("shape")).cast<std::string>()));
 }
 
 // Returns whether two dtypes are equal.  The first comparison succeeds in

@@ -24,24 +24,27 @@ std::span<const std::int64_t> numbers_of(const Rows& array, const char* name) {
 }
 
 py::tuple find_chunks(const Rows& bounds, const Rows& rows) {
-  const auto limits = numbers_of(bounds, "bounds");
-  const auto wanted = numbers_of(rows, "rows");
-  if (limits.empty() || limits[0] != 0 || !std::ranges::is_sorted(limits)) {
+  const auto chunk_bounds = numbers_of(bounds, "bounds");
+  const auto requested_rows = numbers_of(rows, "rows");
+  if (chunk_bounds.empty() || chunk_bounds[0] != 0 ||
+      !std::ranges::is_sorted(chunk_bounds)) {
     throw py::value_error("bounds must be sorted and start with 0");
   }
-  if (const auto bad = first_bad_row(wanted, limits.back()); bad >= 0) {
-    throw py::index_error(concat("rows[", bad, "] is ",
-                                 wanted[static_cast<std::size_t>(bad)],
-                                 ", but there are ", limits.back(), " rows"));
+  if (const auto bad = first_bad_row(requested_rows, chunk_bounds.back());
+      bad >= 0) {
+    throw py::index_error(
+        concat("rows[", bad, "] must be in [0, ", chunk_bounds.back(),
+               "), got ", requested_rows[static_cast<std::size_t>(bad)]));
   }
   Rows chunks(rows.size());
   Rows offsets(rows.size());
-  const auto found = gristmill::find_chunks(
-      limits, wanted, {chunks.mutable_data(), wanted.size()},
-      {offsets.mutable_data(), wanted.size()});
+  const auto used_chunks =
+      gristmill::find_chunks(chunk_bounds, requested_rows,
+                             {chunks.mutable_data(), requested_rows.size()},
+                             {offsets.mutable_data(), requested_rows.size()});
   return py::make_tuple(
-      Rows(static_cast<py::ssize_t>(found.size()), found.data()), chunks,
-      offsets);
+      Rows(static_cast<py::ssize_t>(used_chunks.size()), used_chunks.data()),
+      chunks, offsets);
 }
 
 // The columns of chunks.  Checks that they have the same kind of rows as
@@ -83,15 +86,15 @@ class ChunkedColumns {
                    column, "]"));
       }
       if (table->dimensions[0] < rows_needed[c]) {
-        throw py::index_error(concat(
-            "column ", column, " of chunk ", c, " has ", table->dimensions[0],
-            " rows, but row ", rows_needed[c] - 1, " was requested"));
+        throw py::index_error(concat("column ", column, " of chunk ", c,
+                                     " must have at least ", rows_needed[c],
+                                     " rows, got ", table->dimensions[0]));
       }
       tables_[c] = reinterpret_cast<const std::byte*>(table->data);
       const auto rows = static_cast<std::size_t>(table->dimensions[0]);
-      check_apart({static_cast<const std::byte*>(out.data()),
-                   static_cast<std::size_t>(out.nbytes())},
-                  {tables_[c], rows * row_bytes}, "a chunk");
+      check_no_overlap({static_cast<const std::byte*>(out.data()),
+                        static_cast<std::size_t>(out.nbytes())},
+                       {tables_[c], rows * row_bytes}, "a chunk");
     }
     return tables_;
   }
@@ -128,8 +131,8 @@ struct Places {
                                    " - 1, and offsets at least 0"));
     }
     for (std::size_t k = 0; k < numbers.size(); ++k) {
-      auto& needed = rows_needed[static_cast<std::size_t>(numbers[k])];
-      needed = std::max(needed, offsets[k] + 1);
+      auto& min_rows = rows_needed[static_cast<std::size_t>(numbers[k])];
+      min_rows = std::max(min_rows, offsets[k] + 1);
     }
   }
 };
@@ -193,9 +196,9 @@ void interleave(const py::sequence& columns, const py::array& out) {
   auto* const to = static_cast<std::byte*>(table.mutable_data());
   std::vector<const std::byte*> addresses;
   for (const auto& array : items.arrays) {
-    check_apart({to, rows * items.row_bytes},
-                {bytes_of(array), static_cast<std::size_t>(array.nbytes())},
-                "columns");
+    check_no_overlap(
+        {to, rows * items.row_bytes},
+        {bytes_of(array), static_cast<std::size_t>(array.nbytes())}, "columns");
     addresses.push_back(bytes_of(array));
   }
   unlocked_from(kUnlockBytes, rows * items.row_bytes, [&] {
@@ -208,26 +211,27 @@ void gather_interleaved(const py::list& tables, const Rows& numbers,
   const Places places(numbers, offsets, tables.size());
   const std::size_t count = places.numbers.size();
   Items items(outs, count, "outs");
-  std::vector<py::array> kept;
+  std::vector<py::array> checked_tables;
   std::vector<const std::byte*> addresses;
   for (const py::handle table : tables) {
-    kept.push_back(table_of(table, items.row_bytes));
-    const auto needed = places.rows_needed[addresses.size()];
-    if (kept.back().shape(0) < needed) {
-      throw py::index_error(concat("a table has ", kept.back().shape(0),
-                                   " rows, but row ", needed - 1,
-                                   " was requested"));
+    checked_tables.push_back(table_of(table, items.row_bytes));
+    const auto min_rows = places.rows_needed[addresses.size()];
+    if (checked_tables.back().shape(0) < min_rows) {
+      throw py::index_error(concat("a table must have at least ", min_rows,
+                                   " rows, got ",
+                                   checked_tables.back().shape(0)));
     }
-    addresses.push_back(bytes_of(kept.back()));
+    addresses.push_back(bytes_of(checked_tables.back()));
   }
   std::vector<std::byte*> to;
   for (auto& out : items.arrays) {
     check_batch(out, count);
     to.push_back(static_cast<std::byte*>(out.mutable_data()));
-    for (const auto& table : kept) {
-      check_apart({to.back(), static_cast<std::size_t>(out.nbytes())},
-                  {bytes_of(table), static_cast<std::size_t>(table.nbytes())},
-                  "a table");
+    for (const auto& table : checked_tables) {
+      check_no_overlap(
+          {to.back(), static_cast<std::size_t>(out.nbytes())},
+          {bytes_of(table), static_cast<std::size_t>(table.nbytes())},
+          "a table");
     }
   }
   unlocked_from(kUnlockBytes, count * items.row_bytes, [&] {

@@ -63,16 +63,16 @@ Gather check_gather(const py::array& table, const Rows& rows,
                    row_bytes_of(table),
                    {static_cast<std::byte*>(const_cast<void*>(out.data())),
                     static_cast<std::size_t>(out.nbytes())}};
-  check_apart(job.out, job.table, "table");
-  check_apart(job.out, std::as_bytes(job.rows), "rows");
+  check_no_overlap(job.out, job.table, "table");
+  check_no_overlap(job.out, std::as_bytes(job.rows), "rows");
   return job;
 }
 
 void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
   if (bad < 0) return;
-  throw py::index_error(
-      concat("rows[", bad, "] is ", job.rows[static_cast<std::size_t>(bad)],
-             ", but the table has ", job.table_rows, " rows"));
+  throw py::index_error(concat("rows[", bad, "] must be in [0, ",
+                               job.table_rows, "), got ",
+                               job.rows[static_cast<std::size_t>(bad)]));
 }
 
 void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
@@ -109,7 +109,7 @@ class PendingGather {
       // In a forked child the threads are missing, and `out` is a copy.
       if (!group_.wait()) run_part(0, job_.rows.size());
     });
-    const std::size_t bad = bad_.load();
+    const std::size_t bad = first_bad_row_.load();
     if (bad < job_.rows.size()) {
       raise_bad_row(job_, static_cast<std::ptrdiff_t>(bad));
     }
@@ -120,14 +120,16 @@ class PendingGather {
     const std::ptrdiff_t at = job_.part(first, last - first).run();
     if (at < 0) return;
     const std::size_t bad = first + static_cast<std::size_t>(at);
-    std::size_t smallest = bad_.load();
-    while (bad < smallest && !bad_.compare_exchange_weak(smallest, bad)) {
+    std::size_t smallest = first_bad_row_.load();
+    while (bad < smallest &&
+           !first_bad_row_.compare_exchange_weak(smallest, bad)) {
     }
   }
 
   const std::tuple<py::array, Rows, py::array> arrays_;
   const Gather job_;
-  std::atomic<std::size_t> bad_{std::numeric_limits<std::size_t>::max()};
+  std::atomic<std::size_t> first_bad_row_{
+      std::numeric_limits<std::size_t>::max()};
   // Last member, so that it is destroyed first: its tasks use the others.
   TaskGroup group_;
 };
@@ -160,7 +162,7 @@ py::ssize_t stack_arrays(const py::list& elements, py::array& out,
   auto* const to = static_cast<std::byte*>(out.mutable_data());
   const std::size_t bytes = parts.size() * row_bytes;
   // Another thread may change the list after the GIL is released.
-  const py::tuple alive =
+  const py::tuple elements_to_keep =
       bytes < kUnlockBytes ? py::tuple() : py::tuple(elements);
   unlocked_from(kUnlockBytes, bytes,
                 [&] { gristmill::stack(parts, row_bytes, to, streaming); });
@@ -205,20 +207,21 @@ py::ssize_t stack_scalars(const py::list& elements, py::array& out) {
   const auto dtype = out.dtype();
   if (out.ndim() != 1) throw py::value_error("out must have one dimension");
   if (elements.empty()) return -1;
-  const bool plain =
+  const bool is_plain =
       std::string_view("biufc").find(dtype.kind()) != std::string_view::npos &&
       dtype.byteorder() != '>';
   PyTypeObject* const type = Py_TYPE(PyList_GET_ITEM(elements.ptr(), 0));
-  const bool builtin = plain && type == builtin_type_of(dtype);
+  const bool is_builtin = is_plain && type == builtin_type_of(dtype);
   const py::object scalar_type = dtype.attr("type");
-  const bool own = plain && scalar_type.is(py::type::handle_of(elements[0]));
-  if (!builtin && !own) return 0;
+  const bool is_numpy_scalar =
+      is_plain && scalar_type.is(py::type::handle_of(elements[0]));
+  if (!is_builtin && !is_numpy_scalar) return 0;
   const auto item_bytes = static_cast<std::size_t>(dtype.itemsize());
   auto* to = static_cast<std::byte*>(out.mutable_data());
   for (py::ssize_t k = 0; k < out.shape(0); ++k, to += item_bytes) {
     PyObject* const element = PyList_GET_ITEM(elements.ptr(), k);
     if (Py_TYPE(element) != type) return k;
-    if (!builtin) {
+    if (!is_builtin) {
       // A NumPy scalar is an object header followed by the value.
       std::memcpy(to, reinterpret_cast<std::byte*>(element) + sizeof(PyObject),
                   item_bytes);

@@ -23,8 +23,8 @@ namespace gristmill::bind {
 namespace {
 
 using Bytes = ExampleParser::Bytes;
-using Found = ExampleParser::Found;
-using Finds = ExampleParser::Finds;
+using FeatureList = ExampleParser::FeatureList;
+using ParsedFeatures = ExampleParser::ParsedFeatures;
 using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 using Extents = std::vector<py::ssize_t>;
 
@@ -98,14 +98,14 @@ py::object scalar_of(const py::array& array) { return array[py::tuple()]; }
 py::array new_rows(const py::dtype& dtype, const Extents& shape,
                    const py::object& alloc) {
   if (alloc.is_none()) return new_array(dtype, shape);
-  const py::object made = alloc(py::tuple(py::cast(shape)), dtype);
-  if (!py::isinstance<py::array>(made)) {
+  const py::object result = alloc(py::tuple(py::cast(shape)), dtype);
+  if (!py::isinstance<py::array>(result)) {
     throw py::type_error("alloc must return an array, got " +
-                         std::string(Py_TYPE(made.ptr())->tp_name));
+                         std::string(Py_TYPE(result.ptr())->tp_name));
   }
-  auto array = py::reinterpret_borrow<py::array>(made);
-  const std::span found(array.shape(), static_cast<std::size_t>(array.ndim()));
-  if (!array.dtype().equal(dtype) || !std::ranges::equal(found, shape) ||
+  auto array = py::reinterpret_borrow<py::array>(result);
+  const std::span dims(array.shape(), static_cast<std::size_t>(array.ndim()));
+  if (!array.dtype().equal(dtype) || !std::ranges::equal(dims, shape) ||
       !(array.flags() & py::array::c_style) || !array.writeable() ||
       !is_aligned(array)) {
     throw py::value_error(
@@ -127,14 +127,15 @@ std::span<const std::int64_t> offsets_of(const Offsets& offsets,
     throw py::value_error(
         "offsets must be an aligned int64 array of shape (records + 1,)");
   }
-  const std::span at(offsets.data(), static_cast<std::size_t>(offsets.size()));
-  if (at.front() < 0 || at.back() > data.nbytes() ||
-      !std::ranges::is_sorted(at)) {
-    throw py::value_error(
-        concat("offsets must be sorted and between 0 and the size of data, ",
-               data.nbytes(), " bytes, got ", at.front(), " to ", at.back()));
+  const std::span bounds(offsets.data(),
+                         static_cast<std::size_t>(offsets.size()));
+  if (bounds.front() < 0 || bounds.back() > data.nbytes() ||
+      !std::ranges::is_sorted(bounds)) {
+    throw py::value_error(concat(
+        "offsets must be sorted and between 0 and the size of data, ",
+        data.nbytes(), " bytes, got ", bounds.front(), " to ", bounds.back()));
   }
-  return at;
+  return bounds;
 }
 
 py::bytes bytes_object(Bytes value) {
@@ -162,34 +163,35 @@ struct Output {
 };
 
 template <class... Parts>
-[[noreturn]] void raise_about(std::string_view name, const Found& found,
+[[noreturn]] void raise_about(std::string_view name, const FeatureList& list,
                               const Parts&... what) {
   const Status status(Code::kInvalidArgument, what...);
-  raise_corrupt(about(name, found, status).message());
+  raise_corrupt(add_feature_context(name, list, status).message());
 }
 
-std::size_t count_of(std::string_view name, const Found& found) {
-  const auto count = count_values(found.kind, found.list);
+std::size_t count_of(std::string_view name, const FeatureList& list) {
+  const auto count = count_values(list.kind, list.bytes);
   if (count) return *count;
-  raise_about(name, found, "its ", name_of(found.kind), " list is damaged");
+  raise_about(name, list, "its ", name_of(list.kind), " list is damaged");
 }
 
 // Returns a new array of the given shape with the numbers of a feature.
-py::array numbers_of(std::string_view name, const Found& found, Number number,
-                     const py::dtype& dtype, const Extents& shape) {
+py::array numbers_of(std::string_view name, const FeatureList& list,
+                     Number number, const py::dtype& dtype,
+                     const Extents& shape) {
   py::array array = new_array(dtype, shape);
   const std::span<std::byte> to = contents(array);
   const Status status =
-      unlocked_from(kUnlockParsingBytes, found.list.size(),
-                    [&] { return read_numbers(number, found.list, to); });
-  if (!status.ok()) raise_about(name, found, status.message());
+      unlocked_from(kUnlockParsingBytes, list.bytes.size(),
+                    [&] { return read_numbers(number, list.bytes, to); });
+  if (!status.ok()) raise_about(name, list, status.message());
   return array;
 }
 
-std::vector<Bytes> strings_of(std::string_view name, const Found& found) {
+std::vector<Bytes> strings_of(std::string_view name, const FeatureList& list) {
   std::vector<Bytes> values;
-  const Status status = read_strings(found.list, values);
-  if (!status.ok()) raise_about(name, found, status.message());
+  const Status status = read_strings(list.bytes, values);
+  if (!status.ok()) raise_about(name, list, status.message());
   return values;
 }
 
@@ -215,11 +217,11 @@ class Parser {
   // Returns the outputs of a record.
   py::dict parse(py::handle record) const {
     const Record bytes(record);
-    Finds finds;
-    check_file(parser_.find(bytes.all(), finds));
+    ParsedFeatures parsed;
+    check_file(parser_.find(bytes.all(), parsed));
     py::dict out;
     for (const Output& output : outputs_) {
-      out[output.key] = value_of(output, finds.features[output.feature]);
+      out[output.key] = value_of(output, parsed.features[output.feature]);
     }
     return out;
   }
@@ -227,7 +229,7 @@ class Parser {
   // Returns the arrays of a block of k records, of shape (k, *shape) each.
   py::dict parse_block(const py::array& data, const Offsets& offsets,
                        const py::object& alloc) const {
-    const std::span at = offsets_of(offsets, data);
+    const std::span bounds = offsets_of(offsets, data);
     py::dict out;
     std::vector<ExampleParser::Column> columns;
     for (const Output& output : outputs_) {
@@ -237,7 +239,7 @@ class Parser {
                    parser_.names()[output.feature], " is not one"));
       }
       py::array rows =
-          new_rows(output.dtype, output.rows(at.size() - 1), alloc);
+          new_rows(output.dtype, output.rows(bounds.size() - 1), alloc);
       columns.push_back({output.feature, *output.number, contents(rows),
                          fallback_row(output)});
       out[output.key] = rows;
@@ -246,7 +248,7 @@ class Parser {
                       static_cast<std::size_t>(data.nbytes()));
     std::size_t position = 0;
     const Status status = unlocked(
-        [&] { return parser_.read_block(bytes, at, columns, position); });
+        [&] { return parser_.read_block(bytes, bounds, columns, position); });
     if (!status.ok()) raise_corrupt(status.message(), position);
     return out;
   }
@@ -258,45 +260,45 @@ class Parser {
         py::reinterpret_borrow<py::array>(output.fallback).data());
   }
 
-  py::object value_of(const Output& output, const Found& found) const {
-    if (found.kind == ListKind::kNone) return missing(output, found);
+  py::object value_of(const Output& output, const FeatureList& list) const {
+    if (list.kind == ListKind::kNone) return missing(output, list);
     check_file(parser_.check(
-        output.feature, found,
+        output.feature, list,
         output.number ? list_of(*output.number) : ListKind::kBytes));
     const std::string& name = parser_.names()[output.feature];
-    if (!output.number) return strings(output, name, found);
+    if (!output.number) return strings(output, name, list);
     if (!output.fixed) {
-      const auto shape = rows_of(output, name, found, count_of(name, found));
-      return numbers_of(name, found, *output.number, output.dtype, shape);
+      const auto shape = rows_of(output, name, list, count_of(name, list));
+      return numbers_of(name, list, *output.number, output.dtype, shape);
     }
     py::array array =
-        numbers_of(name, found, *output.number, output.dtype, output.shape);
+        numbers_of(name, list, *output.number, output.dtype, output.shape);
     if (output.shape.empty()) return scalar_of(array);
     return array;
   }
 
   // Returns the fallback for a feature that a record does not have, or raises
   // CorruptRecord if there is no fallback.
-  py::object missing(const Output& output, const Found& found) const {
+  py::object missing(const Output& output, const FeatureList& list) const {
     if (!output.fixed) {
       return new_array(output.dtype, output.rows(0));
     }
     if (output.fallback.is_none()) {
-      check_file(parser_.check(output.feature, found, ListKind::kInt64));
+      check_file(parser_.check(output.feature, list, ListKind::kInt64));
     }
     if (!output.shape.empty()) return output.fallback.attr("copy")();
     return scalar_of(py::reinterpret_borrow<py::array>(output.fallback));
   }
 
   static py::object strings(const Output& output, std::string_view name,
-                            const Found& found) {
-    const auto values = strings_of(name, found);
+                            const FeatureList& list) {
+    const auto values = strings_of(name, list);
     if (!output.fixed) {
       return strings_array(values, output.dtype,
-                           rows_of(output, name, found, values.size()));
+                           rows_of(output, name, list, values.size()));
     }
     if (values.size() != output.row) {
-      raise_about(name, found, "it has ", values.size(), " values, expected ",
+      raise_about(name, list, "it has ", values.size(), " values, expected ",
                   output.row);
     }
     if (output.shape.empty()) return bytes_object(values[0]);
@@ -305,9 +307,9 @@ class Parser {
 
   // Returns the shape of the rows that consist of `count` values.
   static Extents rows_of(const Output& output, std::string_view name,
-                         const Found& found, std::size_t count) {
+                         const FeatureList& list, std::size_t count) {
     if (count % output.row != 0) {
-      raise_about(name, found, "it has ", count,
+      raise_about(name, list, "it has ", count,
                   " values, expected a multiple of ", output.row);
     }
     return output.rows(count / output.row);
@@ -325,9 +327,9 @@ std::unique_ptr<Parser> new_parser(const py::list& specs, bool refuse_others) {
     auto [key, name, dtype, shape, fixed, fallback] =
         py::cast<std::tuple<py::object, std::string, py::dtype, Extents, bool,
                             py::object>>(spec);
-    const auto known = std::ranges::find(names, name);
-    const auto feature = static_cast<std::size_t>(known - names.begin());
-    if (known == names.end()) names.push_back(name);
+    const auto existing = std::ranges::find(names, name);
+    const auto feature = static_cast<std::size_t>(existing - names.begin());
+    if (existing == names.end()) names.push_back(name);
     std::size_t row = 1;
     for (const auto extent : shape) {
       if (__builtin_mul_overflow(row, static_cast<std::size_t>(extent), &row)) {
@@ -348,28 +350,28 @@ std::unique_ptr<Parser> new_parser(const py::list& specs, bool refuse_others) {
 }
 
 // Returns the values of a feature as an array of one dimension.
-py::array all_of(std::string_view name, const Found& found) {
-  if (found.kind == ListKind::kBytes) {
-    const auto values = strings_of(name, found);
+py::array all_of(std::string_view name, const FeatureList& list) {
+  if (list.kind == ListKind::kBytes) {
+    const auto values = strings_of(name, list);
     return strings_array(values, py::dtype("O"),
                          {static_cast<py::ssize_t>(values.size())});
   }
-  const bool floats = found.kind == ListKind::kFloat;
+  const bool floats = list.kind == ListKind::kFloat;
   return numbers_of(
-      name, found, floats ? Number::kFloat32 : Number::kInt64,
+      name, list, floats ? Number::kFloat32 : Number::kInt64,
       floats ? py::dtype::of<float>() : py::dtype::of<std::int64_t>(),
-      {static_cast<py::ssize_t>(count_of(name, found))});
+      {static_cast<py::ssize_t>(count_of(name, list))});
 }
 
 // Returns the dict of all features of a record, sorted by name.
 py::dict parse_all(py::handle record) {
   const Record bytes(record);
-  Finds finds;
-  std::vector<ExampleParser::Named> named;
-  check_file(ExampleParser::find_all(bytes.all(), named, finds));
+  ParsedFeatures parsed;
+  std::vector<ExampleParser::NamedFeature> named;
+  check_file(ExampleParser::find_all(bytes.all(), named, parsed));
   py::dict out;
-  for (const auto& [name, found] : named) {
-    out[py::str(name.data(), name.size())] = all_of(name, found);
+  for (const auto& [name, list] : named) {
+    out[py::str(name.data(), name.size())] = all_of(name, list);
   }
   return out;
 }

@@ -96,13 +96,13 @@ Memory new_memory(std::span<const std::int64_t> sizes, bool packed) {
 // without it.
 class Target final : public RecordReader::Sink {
  public:
-  explicit Target(Memory known) : memory_(std::move(known)) {}
-  Target(std::size_t count, bool packed) : late_(count), packed_(packed) {}
+  explicit Target(Memory memory) : memory_(std::move(memory)) {}
+  Target(std::size_t count, bool packed) : buffers_(count), packed_(packed) {}
 
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
     if (!memory_) {
-      if (late_[slot].reset(size)) return late_[slot].all();
+      if (buffers_[slot].reset(size)) return buffers_[slot].all();
       return no_memory_for(size, " bytes");
     }
     const auto place = memory_->places[slot];
@@ -114,94 +114,97 @@ class Target final : public RecordReader::Sink {
   // Returns the Python object with the records.
   // REQUIRES: the GIL is held; all records are read.
   py::object take() {
-    if (!memory_) copy_late();
+    if (!memory_) copy_buffers();
     return std::move(memory_->object);
   }
 
  private:
-  void copy_late() {
+  void copy_buffers() {
     std::vector<std::int64_t> sizes;
     std::size_t total = 0;
-    for (const ByteBuffer& buffer : late_) {
+    for (const ByteBuffer& buffer : buffers_) {
       sizes.push_back(static_cast<std::int64_t>(buffer.all().size()));
       total += buffer.all().size();
     }
     memory_ = new_memory(sizes, packed_);
     unlocked_from(kCopyUnlockedBytes, total, [this] {
-      for (std::size_t k = 0; k < late_.size(); ++k) {
-        std::ranges::copy(late_[k].all(), memory_->places[k].begin());
-        late_[k].shrink(0);
+      for (std::size_t k = 0; k < buffers_.size(); ++k) {
+        std::ranges::copy(buffers_[k].all(), memory_->places[k].begin());
+        buffers_[k].shrink(0);
       }
     });
   }
 
   std::optional<Memory> memory_;
-  std::vector<ByteBuffer> late_;
+  std::vector<ByteBuffer> buffers_;
   const bool packed_ = false;
 };
 
-// A requested read, which threads may be executing.
-struct Work {
+// A requested read, which threads may be executing.  The Python thread that
+// created it uses `reader`, `requests` and `read`; the reading threads write to
+// the memory of `target`.
+struct ReadJob {
   const ReaderPtr reader;
   const std::vector<Request> requests;
   Target target;
   // Last member, so that it is destroyed first.
   std::optional<SpreadRead> read;
 
-  [[nodiscard]] bool is_far() const { return reader->parallel() > 1; }
+  [[nodiscard]] bool is_remote() const { return reader->parallel() > 1; }
 };
 
-// The last owner frees it, with the GIL.
-using WorkPtr = std::shared_ptr<Work>;
+// The last owner, a Python thread or a reading thread, deletes it with the GIL.
+using ReadJobPtr = std::shared_ptr<ReadJob>;
 
 // Checks the requested records and allocates memory for them.
-WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
-                 bool packed) {
+ReadJobPtr new_job(ReaderHandle& handle, std::span<const std::int64_t> records,
+                   bool packed) {
   ReaderPtr reader = handle.reader();
   auto requests = handle.plan(*reader, records);
   Target target = reader->knows_sizes()
                       ? Target(new_memory(sizes_of(*reader, requests), packed))
                       : Target(requests.size(), packed);
-  auto* const made = new Work{std::move(reader), std::move(requests),
-                              std::move(target), std::nullopt};
-  return {made, [](Work* old) {
-            static_cast<void>(with_python([old] { delete old; }));
+  auto* const job = new ReadJob{std::move(reader), std::move(requests),
+                                std::move(target), std::nullopt};
+  return {job, [](ReadJob* last) {
+            static_cast<void>(with_python([last] { delete last; }));
           }};
 }
 
 // Returns the number of threads for a remote read.  With a fetcher, these are
 // the threads that decode the records as fast as the ranges arrive.
-std::size_t far_threads(const Work& work) {
-  if (!work.reader->fetches()) return work.reader->parallel();
-  return std::clamp(work.requests.size() / kRecordsPerDecoder, std::size_t{1},
+std::size_t remote_threads(const ReadJob& job) {
+  if (!job.reader->fetches()) return job.reader->parallel();
+  return std::clamp(job.requests.size() / kRecordsPerDecoder, std::size_t{1},
                     kMaxDecoders);
 }
 
 // Starts the read in threads of `pool`.  Remote reads use the far pool instead.
-void begin_work(const WorkPtr& work, Pool& pool, std::size_t threads) {
+void start_read(const ReadJobPtr& job, Pool& pool, std::size_t threads) {
   // For remote reads the threads own the work, so that cancelling does not wait
   // for them.
-  work->read.emplace(work->is_far() ? far_pool() : pool,
-                     work->is_far() ? far_threads(*work) : threads,
-                     *work->reader, work->requests, work->target,
-                     work->is_far() ? work : nullptr);
+  job->read.emplace(job->is_remote() ? remote_pool() : pool,
+                    job->is_remote() ? remote_threads(*job) : threads,
+                    *job->reader, job->requests, job->target,
+                    job->is_remote() ? job : nullptr);
 }
 
-// Cancels a read: parts that have not started are skipped.
-void leave_work(const WorkPtr& work) {
-  work->read->stop();
-  if (work->is_far()) return;
-  static_cast<void>(unlocked([&] { return work->read->wait(); }));
+// Cancels a read: parts that have not started are skipped.  Waits for the parts
+// in progress, unless the read is remote.
+void cancel_read(const ReadJobPtr& job) {
+  job->read->stop();
+  if (job->is_remote()) return;
+  static_cast<void>(unlocked([&] { return job->read->wait(); }));
 }
 
 // Returns true when all records are read.  Returns false in a forked child,
 // because it does not have the threads.  A signal handler may interrupt the
 // wait for a remote read.
-bool finish_work(const WorkPtr& work) {
+bool wait_for_read(const ReadJobPtr& job) {
   for (;;) {
     const std::optional<bool> finished = unlocked([&] {
-      return work->is_far() ? work->read->wait_for(kSignalPeriod)
-                            : std::optional(work->read->wait());
+      return job->is_remote() ? job->read->wait_for(kSignalPeriod)
+                              : std::optional(job->read->wait());
     });
     if (finished) return *finished;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -209,35 +212,37 @@ bool finish_work(const WorkPtr& work) {
 }
 
 // Reads in this thread and returns the records.
-py::object read_here(const WorkPtr& work) {
-  check_file(unlocked(
-      [&] { return work->reader->read(work->requests, work->target); }));
-  return work->target.take();
+py::object read_in_this_thread(const ReadJobPtr& job) {
+  check_file(
+      unlocked([&] { return job->reader->read(job->requests, job->target); }));
+  return job->target.take();
 }
 
 // Waits for a read and returns its records.
-py::object take_work(const WorkPtr& work) {
+py::object take_records(const ReadJobPtr& job) {
   try {
     // In a forked child the target is a copy.
-    if (!finish_work(work)) return read_here(work);
-    check_file(work->read->status());
-    return work->target.take();
+    if (!wait_for_read(job)) return read_in_this_thread(job);
+    check_file(job->read->status());
+    return job->target.take();
   } catch (const py::error_already_set&) {
-    leave_work(work);
+    cancel_read(job);
     throw;
   }
 }
 
 py::object read_many(ReaderHandle& handle, const Records& records,
                      bool packed) {
-  const WorkPtr work = new_work(handle, copy_of(records), packed);
-  if (!work->is_far() || work->requests.size() == 1) return read_here(work);
-  begin_work(work, far_pool(), 1);
-  return take_work(work);
+  const ReadJobPtr job = new_job(handle, copy_of(records), packed);
+  if (!job->is_remote() || job->requests.size() == 1) {
+    return read_in_this_thread(job);
+  }
+  start_read(job, remote_pool(), 1);
+  return take_records(job);
 }
 
 py::object read_one(ReaderHandle& handle, std::int64_t record) {
-  return read_here(new_work(handle, {&record, 1}, false))[py::int_(0)];
+  return read_in_this_thread(new_job(handle, {&record, 1}, false))[py::int_(0)];
 }
 
 Records sizes(ReaderHandle& handle, const Records& records) {
@@ -252,24 +257,24 @@ class PendingRead {
  public:
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
               bool packed, std::size_t parts)
-      : work_(new_work(handle, copy_of(records), packed)) {
-    begin_work(work_, pool, parts == 0 ? pool.threads() : parts);
+      : job_(new_job(handle, copy_of(records), packed)) {
+    start_read(job_, pool, parts == 0 ? pool.threads() : parts);
   }
   ~PendingRead() {
-    if (work_) leave_work(work_);
+    if (job_) cancel_read(job_);
   }
   PendingRead(const PendingRead&) = delete;
   PendingRead& operator=(const PendingRead&) = delete;
 
   py::object wait() {
-    if (!work_) throw py::value_error("wait() was already called");
-    // Reset work_ before releasing the GIL, because another thread may call
+    if (!job_) throw py::value_error("wait() was already called");
+    // Reset job_ before releasing the GIL, because another thread may call
     // wait() too.
-    return take_work(std::exchange(work_, nullptr));
+    return take_records(std::exchange(job_, nullptr));
   }
 
  private:
-  WorkPtr work_;
+  ReadJobPtr job_;
 };
 
 }  // namespace

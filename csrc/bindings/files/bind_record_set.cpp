@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bindings/files/record_reader.hpp"
-#include "core/files/kept_index.hpp"
 #include "core/files/record_set.hpp"
+#include "core/files/shared_index.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -55,8 +55,9 @@ class SetHandle final : public ReaderHandle {
     const auto opened = open_(parts).cast<py::list>();
     return_memory_of_indices();
     if (opened.size() != parts.size()) {
-      throw py::value_error(concat("open returned ", opened.size(),
-                                   " readers for ", parts.size(), " parts"));
+      throw py::value_error(concat("open must return a reader for each of ",
+                                   parts.size(), " parts, got ",
+                                   opened.size()));
     }
     for (std::size_t k = 0; k < parts.size(); ++k) {
       open_part(parts[k], opened[k].cast<const ReaderHandle&>());

@@ -15,7 +15,7 @@ namespace {
 // Maximum memory that a thread keeps between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 
-ByteBuffer& kept_buffer() {
+ByteBuffer& page_buffer() {
   thread_local ByteBuffer buffer;
   return buffer;
 }
@@ -31,74 +31,80 @@ std::span<const std::byte> span_of(PyObject* bytes) {
 class PythonFetch {
  public:
   PythonFetch(std::span<const File::Range> ranges,
-              const File::Fetcher::Arrive& arrive)
-      : ranges_(ranges), arrive_(arrive) {}
+              const File::Fetcher::OnArrival& on_arrival)
+      : ranges_(ranges), on_arrival_(on_arrival) {}
 
-  // Delivers the ranges that are in the cache.  Returns false if no more ranges
-  // are wanted.
-  bool take_kept() {
-    bool wanted = true;
-    for (std::size_t k = 0; wanted && k < ranges_.size(); ++k) {
+  // Delivers the ranges that are in the cache, and adds the others to
+  // requests_. Returns false if on_arrival_ asked to stop.
+  bool deliver_cached() {
+    bool should_continue = true;
+    for (std::size_t k = 0; should_continue && k < ranges_.size(); ++k) {
       const File::Range& range = ranges_[k];
-      const auto& kept = file(k).kept_;
-      Asked asked{k, range.begin, range.end};
-      if (kept.cache) {
+      const auto& cached_file = file(k).cached_file_;
+      RangeRequest request{k, range.begin, range.end};
+      if (cached_file.cache) {
         const auto pages =
-            RangeCache::pages_of(kept.origin, {range.begin, range.end});
-        asked = {k, pages.begin, pages.end};
-        if (read_kept(asked, kept)) {
-          wanted = arrive_(k, std::span<const std::byte>(kept_buffer().all())
-                                  .subspan(range.begin - pages.begin,
-                                           range.end - range.begin));
+            RangeCache::pages_of(cached_file.origin, {range.begin, range.end});
+        request = {k, pages.begin, pages.end};
+        if (read_cached(request, cached_file)) {
+          should_continue = on_arrival_(
+              k,
+              std::span<const std::byte>(page_buffer().all())
+                  .subspan(range.begin - pages.begin, range.end - range.begin));
           continue;
         }
       }
-      asked_.push_back(asked);
+      requests_.push_back(request);
     }
-    kept_buffer().shrink(kMaxSpareBytes);
-    return wanted;
+    page_buffer().shrink(kMaxSpareBytes);
+    return should_continue;
   }
 
-  void take_others() {
-    if (asked_.empty()) return;
-    bool wanted = with_python([&] { start(); });
-    while (wanted && status_.ok() && left_ > 0) {
-      wanted = with_python([&] { wait(); });
-      for (std::size_t i = 0; wanted && i < came_.size(); ++i) {
-        wanted = deliver(came_[i]);
+  // Fetches and delivers the ranges in requests_.
+  void fetch_uncached() {
+    if (requests_.empty()) return;
+    bool should_continue = with_python([&] { start(); });
+    while (should_continue && status_.ok() && num_outstanding_ > 0) {
+      should_continue = with_python([&] { wait(); });
+      for (std::size_t i = 0; should_continue && i < arrivals_.size(); ++i) {
+        should_continue = deliver(arrivals_[i]);
       }
     }
     static_cast<void>(with_python([&] { finish(); }));
-    for (std::size_t k = 0; wanted && !status_.ok() && k < asked_.size(); ++k) {
-      if (!done_[k]) wanted = arrive_(asked_[k].number, status_);
+    for (std::size_t k = 0;
+         should_continue && !status_.ok() && k < requests_.size(); ++k) {
+      if (!has_arrived_[k]) {
+        should_continue = on_arrival_(requests_[k].range_index, status_);
+      }
     }
   }
 
  private:
   // A range to request from the file.  It is extended to whole pages if the
   // file has a cache.
-  struct Asked {
-    std::size_t number = 0;  // Index in ranges_.
+  struct RangeRequest {
+    std::size_t range_index = 0;  // Index in ranges_.
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // A range that arrived, or its error.
-  struct Came {
-    std::size_t number = 0;  // Index in asked_.
+  // The bytes of a request, or the error of its read.
+  struct Arrival {
+    std::size_t request_index = 0;  // Index in requests_.
     PyObject* bytes = nullptr;
     Status status;
   };
 
-  // Calls `fetch` of the first file's object and returns the pending object.
+  // Calls `fetch` of the first file's object and returns its result, or null if
+  // it raised.
   // REQUIRES: the GIL is held.
-  static PyObject* begin(std::span<const Asked> asked,
-                         const std::vector<PyObject*>& objects) {
-    PyObject* const list = PyList_New(static_cast<Py_ssize_t>(asked.size()));
-    for (std::size_t k = 0; list != nullptr && k < asked.size(); ++k) {
-      const auto at = static_cast<unsigned long long>(asked[k].begin);
+  static PyObject* call_fetch(std::span<const RangeRequest> requests,
+                              const std::vector<PyObject*>& objects) {
+    PyObject* const list = PyList_New(static_cast<Py_ssize_t>(requests.size()));
+    for (std::size_t k = 0; list != nullptr && k < requests.size(); ++k) {
+      const auto at = static_cast<unsigned long long>(requests[k].begin);
       const auto size =
-          static_cast<unsigned long long>(asked[k].end - asked[k].begin);
+          static_cast<unsigned long long>(requests[k].end - requests[k].begin);
       PyObject* const item = Py_BuildValue("(OKK)", objects[k], at, size);
       if (item == nullptr) {
         Py_DECREF(list);
@@ -115,9 +121,10 @@ class PythonFetch {
 
   // Parses an item of the list that take() returned.
   // REQUIRES: the GIL is held.
-  static Result<Came> parse(PyObject* item, std::span<const Asked> asked) {
-    Came came;
-    PyObject* answer = nullptr;
+  static Result<Arrival> parse(PyObject* item,
+                               std::span<const RangeRequest> requests) {
+    Arrival arrival;
+    PyObject* payload = nullptr;
     Py_ssize_t number = 0;
     if (!PyTuple_Check(item)) {
       PyErr_Format(PyExc_TypeError,
@@ -125,27 +132,28 @@ class PythonFetch {
                    Py_TYPE(item));
       return take_raised();
     }
-    if (!PyArg_ParseTuple(item, "nO", &number, &answer)) return take_raised();
-    came.number = static_cast<std::size_t>(number);
-    if (came.number >= asked.size()) {
+    if (!PyArg_ParseTuple(item, "nO", &number, &payload)) return take_raised();
+    arrival.request_index = static_cast<std::size_t>(number);
+    if (arrival.request_index >= requests.size()) {
       PyErr_Format(PyExc_IndexError, "take() returned range %zd of %zu", number,
-                   asked.size());
+                   requests.size());
       return take_raised();
     }
-    const std::uint64_t size =
-        asked[came.number].end - asked[came.number].begin;
-    if (PyExceptionInstance_Check(answer)) {
-      Py_INCREF(answer);
-      came.status = Status::raised(share(answer), "");
-    } else if (!PyBytes_Check(answer) ||
-               static_cast<std::uint64_t>(PyBytes_GET_SIZE(answer)) != size) {
+    const std::uint64_t size = requests[arrival.request_index].end -
+                               requests[arrival.request_index].begin;
+    if (PyExceptionInstance_Check(payload)) {
+      Py_INCREF(payload);
+      arrival.status = Status::raised(share(payload), "");
+    } else if (!PyBytes_Check(payload) ||
+               static_cast<std::uint64_t>(PyBytes_GET_SIZE(payload)) != size) {
       PyErr_Format(PyExc_ValueError, "take() returned %R for %llu bytes",
-                   Py_TYPE(answer), static_cast<unsigned long long>(size));
+                   Py_TYPE(payload), static_cast<unsigned long long>(size));
       return take_raised();
     } else {
-      came.bytes = answer;  // Borrowed from the list that take() returned.
+      // Borrowed from the list, which taken_list_ owns.
+      arrival.bytes = payload;
     }
-    return came;
+    return arrival;
   }
 
   [[nodiscard]] const PythonFile& file(std::size_t k) const {
@@ -154,106 +162,111 @@ class PythonFetch {
 
   // Reads whole pages to the buffer.  Returns false if they are not in the
   // cache.
-  static bool read_kept(const Asked& asked, const PythonFile::Kept& kept) {
-    ByteBuffer& buffer = kept_buffer();
-    return buffer.reset(asked.end - asked.begin) &&
-           kept.cache->read(kept.origin, asked.begin, buffer.all());
+  static bool read_cached(const RangeRequest& request,
+                          const PythonFile::CachedFile& cached_file) {
+    ByteBuffer& buffer = page_buffer();
+    return buffer.reset(request.end - request.begin) &&
+           cached_file.cache->read(cached_file.origin, request.begin,
+                                   buffer.all());
   }
 
-  // These methods need the GIL.
+  // REQUIRES for the methods up to report_cache_error(): the GIL is held.
 
   void start() {
     std::vector<PyObject*> objects;
-    for (const Asked& asked : asked_) {
-      objects.push_back(object_of(file(asked.number).object_));
+    for (const RangeRequest& request : requests_) {
+      objects.push_back(object_of(file(request.range_index).object_));
     }
-    done_.resize(asked_.size());
-    left_ = asked_.size();
-    pending_ = begin(asked_, objects);
+    has_arrived_.resize(requests_.size());
+    num_outstanding_ = requests_.size();
+    pending_ = call_fetch(requests_, objects);
     if (pending_ == nullptr) status_ = take_raised();
   }
 
   void wait() {
-    Py_CLEAR(list_);
-    came_.clear();
-    tell_problems();
-    list_ = PyObject_CallMethod(pending_, "take", nullptr);
-    if (list_ == nullptr) {
+    Py_CLEAR(taken_list_);
+    arrivals_.clear();
+    report_cache_error();
+    taken_list_ = PyObject_CallMethod(pending_, "take", nullptr);
+    if (taken_list_ == nullptr) {
       status_ = take_raised();
-    } else if (!PyList_Check(list_)) {
+    } else if (!PyList_Check(taken_list_)) {
       PyErr_Format(PyExc_TypeError, "take() returned %R, expected a list",
-                   Py_TYPE(list_));
+                   Py_TYPE(taken_list_));
       status_ = take_raised();
     } else {
-      parse_list();
+      parse_taken_list();
     }
   }
 
-  void parse_list() {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list_); ++i) {
-      auto came = parse(PyList_GET_ITEM(list_, i), asked_);
-      if (!came.ok()) {
-        status_ = came.status();
+  void parse_taken_list() {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(taken_list_); ++i) {
+      auto arrival = parse(PyList_GET_ITEM(taken_list_, i), requests_);
+      if (!arrival.ok()) {
+        status_ = arrival.status();
         return;
       }
-      if (done_[came.value().number]) continue;
-      came_.push_back(std::move(came).value());
-      done_[came_.back().number] = true;
-      --left_;
+      if (has_arrived_[arrival.value().request_index]) continue;
+      arrivals_.push_back(std::move(arrival).value());
+      has_arrived_[arrivals_.back().request_index] = true;
+      --num_outstanding_;
     }
   }
 
   void finish() {
-    Py_CLEAR(list_);
-    tell_problems();
+    Py_CLEAR(taken_list_);
+    report_cache_error();
     if (pending_ == nullptr) return;
-    PyObject* const closed = PyObject_CallMethod(pending_, "close", nullptr);
-    if (closed == nullptr) PyErr_Clear();
-    Py_XDECREF(closed);
+    PyObject* const result = PyObject_CallMethod(pending_, "close", nullptr);
+    if (result == nullptr) PyErr_Clear();
+    Py_XDECREF(result);
     Py_CLEAR(pending_);
   }
 
-  void tell_problems() {
-    if (problem_.ok()) return;
-    PyObject* const told =
-        PyObject_CallMethod(object_of(file(asked_.front().number).object_),
-                            "cache_failed", "s", problem_.message().c_str());
-    if (told == nullptr) PyErr_Clear();
-    Py_XDECREF(told);
-    problem_ = Status();
+  void report_cache_error() {
+    if (cache_error_.ok()) return;
+    PyObject* const result = PyObject_CallMethod(
+        object_of(file(requests_.front().range_index).object_), "cache_failed",
+        "s", cache_error_.message().c_str());
+    if (result == nullptr) PyErr_Clear();
+    Py_XDECREF(result);
+    cache_error_ = Status();
   }
 
   // Runs without the GIL.
-  bool deliver(const Came& came) {
-    const Asked& asked = asked_[came.number];
-    if (came.bytes == nullptr) return arrive_(asked.number, came.status);
-    const auto bytes = span_of(came.bytes);
-    const auto& kept = file(asked.number).kept_;
-    if (kept.cache) {
-      kept.cache->write(kept.origin, asked.begin, bytes);
-      if (problem_.ok()) problem_ = kept.cache->take_problem();
+  bool deliver(const Arrival& arrival) {
+    const RangeRequest& request = requests_[arrival.request_index];
+    if (arrival.bytes == nullptr) {
+      return on_arrival_(request.range_index, arrival.status);
     }
-    const File::Range& range = ranges_[asked.number];
-    return arrive_(asked.number, bytes.subspan(range.begin - asked.begin,
-                                               range.end - range.begin));
+    const auto bytes = span_of(arrival.bytes);
+    const auto& cached_file = file(request.range_index).cached_file_;
+    if (cached_file.cache) {
+      cached_file.cache->write(cached_file.origin, request.begin, bytes);
+      if (cache_error_.ok()) cache_error_ = cached_file.cache->take_problem();
+    }
+    const File::Range& range = ranges_[request.range_index];
+    return on_arrival_(
+        request.range_index,
+        bytes.subspan(range.begin - request.begin, range.end - range.begin));
   }
 
   const std::span<const File::Range> ranges_;
-  const File::Fetcher::Arrive& arrive_;
-  std::vector<Asked> asked_;
-  std::vector<bool> done_;  // The ranges in asked_ that have arrived.
-  std::size_t left_ = 0;
-  PyObject* pending_ = nullptr;
-  PyObject* list_ = nullptr;  // The last list from take().
-  std::vector<Came> came_;
-  Status status_;   // The error that ended the reads.
-  Status problem_;  // Error of the cache, still to be reported.
+  const File::Fetcher::OnArrival& on_arrival_;
+  std::vector<RangeRequest> requests_;
+  std::vector<bool> has_arrived_;    // For each request.
+  std::size_t num_outstanding_ = 0;  // Requests that have not arrived.
+  PyObject* pending_ = nullptr;      // The result of fetch(), owned.
+  PyObject* taken_list_ = nullptr;   // The last list from take(), owned.
+  std::vector<Arrival> arrivals_;
+  Status status_;       // The error that ended the reads.
+  Status cache_error_;  // The error of the cache that is not yet reported.
 };
 
 void PythonFetcher::fetch(std::span<const File::Range> ranges,
-                          const Arrive& arrive) const {
-  PythonFetch fetch(ranges, arrive);
-  if (fetch.take_kept()) fetch.take_others();
+                          const OnArrival& on_arrival) const {
+  PythonFetch fetch(ranges, on_arrival);
+  if (fetch.deliver_cached()) fetch.fetch_uncached();
 }
 
 }  // namespace gristmill::bind

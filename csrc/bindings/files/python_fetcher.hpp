@@ -15,7 +15,7 @@ class PythonFetcher final : public File::Fetcher {
  public:
   // REQUIRES: the files are PythonFiles; the GIL is not held.
   void fetch(std::span<const File::Range> ranges,
-             const Arrive& arrive) const override;
+             const OnArrival& on_arrival) const override;
 };
 
 }  // namespace gristmill::bind

@@ -15,7 +15,7 @@ namespace gristmill::bind {
 namespace {
 
 // Maximum number of concurrent reads of all PythonFiles together.
-constexpr std::size_t kFarThreads = 64;
+constexpr std::size_t kRemoteThreads = 64;
 
 // Copies the result of read_range().  REQUIRES: the GIL is held.
 Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
@@ -27,15 +27,15 @@ Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
                  path.c_str(), at, to.size(), Py_TYPE(bytes)->tp_name);
     return take_raised();
   }
-  const auto found = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes));
-  if (found != to.size()) {
+  const auto num_bytes = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes));
+  if (num_bytes != to.size()) {
     PyErr_Format(PyExc_ValueError,
-                 "%s: read_range(%llu, %zu) returned %zu bytes", path.c_str(),
-                 at, to.size(), found);
+                 "%s: read_range(%llu, %zu) returned %zu bytes, expected %zu",
+                 path.c_str(), at, to.size(), num_bytes, to.size());
     return take_raised();
   }
-  unlocked_from(kCopyUnlockedBytes, found, [&] {
-    std::copy_n(PyBytes_AS_STRING(bytes), found,
+  unlocked_from(kCopyUnlockedBytes, num_bytes, [&] {
+    std::copy_n(PyBytes_AS_STRING(bytes), num_bytes,
                 reinterpret_cast<char*>(to.data()));
   });
   return {};
@@ -44,8 +44,7 @@ Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
 LocalFile::Access access_of(const std::string& name) {
   if (name == "pread") return LocalFile::Access::kPread;
   if (name == "mmap") return LocalFile::Access::kMmap;
-  throw py::value_error("access is '" + name +
-                        "', but must be 'pread' or 'mmap'");
+  throw py::value_error("access must be 'pread' or 'mmap', got '" + name + "'");
 }
 
 }  // namespace
@@ -57,7 +56,9 @@ File::Ptr PythonFile::open(const py::object& object) {
   hints.tail_bytes = object.attr("tail_bytes").cast<std::uint64_t>();
   hints.parallel = object.attr("parallel").cast<std::size_t>();
   if (hints.run_bytes == 0 || hints.parallel == 0) {
-    throw py::value_error("run_bytes and parallel must be at least 1");
+    throw py::value_error(
+        concat("run_bytes and parallel must be at least 1, got ",
+               hints.run_bytes, " and ", hints.parallel));
   }
   return Ptr(new PythonFile(object, hints));
 }
@@ -69,9 +70,9 @@ PythonFile::PythonFile(const py::object& object, const Hints& hints)
       version_(
           py::getattr(object, "version", py::int_(0)).cast<std::uint64_t>()),
       fetches_(py::getattr(object, "fetches", py::bool_(false)).cast<bool>()),
-      kept_(kept_of(object)) {}
+      cached_file_(cached_file_of(object)) {}
 
-PythonFile::Kept PythonFile::kept_of(const py::object& object) {
+PythonFile::CachedFile PythonFile::cached_file_of(const py::object& object) {
   const py::object cache = py::getattr(object, "cache", py::none());
   if (cache.is_none()) return {};
   const auto [file, version, size] =
@@ -86,9 +87,11 @@ const File::Fetcher* PythonFile::fetcher() const noexcept {
 }
 
 Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  if (kept_.cache && kept_.cache->read(kept_.origin, offset, to)) return {};
+  if (cached_file_.cache &&
+      cached_file_.cache->read(cached_file_.origin, offset, to))
+    return {};
   Status status;
-  const bool done = with_python([&] {
+  const bool was_called = with_python([&] {
     PyObject* const bytes =
         PyObject_CallMethod(object_of(object_), "read_range", "KK",
                             static_cast<unsigned long long>(offset),
@@ -100,31 +103,32 @@ Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
     status = deliver(bytes, path(), offset, to);
     Py_DECREF(bytes);
   });
-  if (done) return status;
+  if (was_called) return status;
   return Status::system(ECANCELED, path(),
-                        ": not read, because the interpreter ends");
+                        ": not read, because the interpreter is shutting down");
 }
 
-std::string PythonFile::change() const {
-  std::string change;
+std::string PythonFile::describe_change() const {
+  std::string description;
   static_cast<void>(with_python([&] {
-    PyObject* const found =
+    PyObject* const result =
         PyObject_CallMethod(object_of(object_), "change", nullptr);
     const char* const text =
-        found == nullptr ? nullptr : PyUnicode_AsUTF8(found);
-    if (text != nullptr) change = text;
-    Py_XDECREF(found);
+        result == nullptr ? nullptr : PyUnicode_AsUTF8(result);
+    if (text != nullptr) description = text;
+    Py_XDECREF(result);
     PyErr_Clear();
   }));
-  return change;
+  return description;
 }
 
 File::Ptr open_file(const py::object& file, const std::string& access) {
-  const LocalFile::Access how = access_of(access);
+  const LocalFile::Access access_method = access_of(access);
   py::detail::make_caster<std::string> path;
   if (path.load(file, true)) {
-    return checked_file(unlocked(
-        [&] { return LocalFile::open(static_cast<std::string&>(path), how); }));
+    return checked_file(unlocked([&] {
+      return LocalFile::open(static_cast<std::string&>(path), access_method);
+    }));
   }
   if (!py::hasattr(file, "read_range")) {
     throw py::type_error("file must be a path or have read_range(), got " +
@@ -133,11 +137,11 @@ File::Ptr open_file(const py::object& file, const std::string& access) {
   return PythonFile::open(file);
 }
 
-Pool& far_pool() {
+Pool& remote_pool() {
   static Pool* pool = nullptr;
   static pid_t owner = 0;
   if (pool == nullptr || owner != getpid()) {
-    pool = new Pool(kFarThreads);
+    pool = new Pool(kRemoteThreads);
     owner = getpid();
   }
   return *pool;

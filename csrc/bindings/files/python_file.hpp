@@ -4,7 +4,7 @@
 //   gap_bytes, run_bytes, tail_bytes, parallel: int   see File::Hints
 //   version: int                  optional, see File::version()
 //   read_range(offset, size)      returns `size` bytes, or raises
-//   change()                      see File::change()
+//   change()                      see File::describe_change()
 //
 // An object that reads many ranges at once also has:
 //
@@ -57,24 +57,25 @@ class PythonFile final : public File {
   [[nodiscard]] const Fetcher* fetcher() const noexcept override;
 
   // Also returns an empty string if the object cannot detect changes.
-  [[nodiscard]] std::string change() const override;
+  [[nodiscard]] std::string describe_change() const override;
 
  private:
   PythonFile(const py::object& object, const Hints& hints);
 
   friend class PythonFetch;
 
-  // The cache of the file on this machine, if any.
-  struct Kept {
-    std::shared_ptr<RangeCache> cache;  // Null if the file has no cache.
+  // The cache of the file on this machine, if any, and the key of the file
+  // there.
+  struct CachedFile {
+    std::shared_ptr<RangeCache> cache;  // Null if the file is not cached.
     RangeCache::Origin origin;
   };
-  static Kept kept_of(const py::object& object);
+  static CachedFile cached_file_of(const py::object& object);
 
   const std::shared_ptr<const void> object_;
   const std::uint64_t version_;
   const bool fetches_;
-  const Kept kept_;
+  const CachedFile cached_file_;
 };
 
 // Opens a local path with the access method `access`, or a file that a Python
@@ -85,6 +86,6 @@ File::Ptr open_file(const py::object& file, const std::string& access);
 // Returns the threads that wait for PythonFiles, for all readers.  They are
 // never joined, because some may hang when the interpreter shuts down.
 // REQUIRES: the GIL is held.
-Pool& far_pool();
+Pool& remote_pool();
 
 }  // namespace gristmill::bind

@@ -58,7 +58,7 @@ inline Verify verify_of(std::string_view name) {
   if (name == "headers") return Verify::kHeaders;
   if (name == "none") return Verify::kNone;
   throw py::value_error(
-      concat("verify is '", name, "', but must be 'all', 'headers' or 'none'"));
+      concat("verify must be 'all', 'headers' or 'none', got '", name, "'"));
 }
 
 class ReaderHandle {

@@ -112,14 +112,14 @@ RenderPlan plan_of(const std::int32_t* numbers) {
   plan.left = numbers[7];
   plan.flip = numbers[8] != 0;
   plan.orientation = numbers[9];
-  constexpr int kMost = RenderPlan::kMaxPixels;
+  constexpr int kMaxNumber = RenderPlan::kMaxPixels;
   const bool in_range = std::all_of(numbers, numbers + 8, [](int number) {
-    return number >= -kMost && number <= kMost;
+    return number >= -kMaxNumber && number <= kMaxNumber;
   });
   if (!in_range || plan.height < 1 || plan.width < 1 || plan.orientation < 1 ||
       plan.orientation > 8) {
     throw py::value_error(concat(
-        "a plan must have numbers of at most ", kMost,
+        "a plan must have numbers of at most ", kMaxNumber,
         ", a height and width of at least 1, and an orientation of 1 to 8; got "
         "height ",
         plan.height, ", width ", plan.width, ", orientation ",
@@ -169,7 +169,8 @@ void render_images(const py::list& images, const Plans& plans, py::array& out,
                out.shape(0), " rows of out"));
   }
   if (filter < 0 || filter > static_cast<int>(Filter::kLanczos)) {
-    throw py::value_error(concat("filter must be 0 to 5, got ", filter));
+    throw py::value_error(
+        concat("filter must be between 0 and 5, got ", filter));
   }
   if (threads < 1 || threads > kMaxRenderThreads) {
     throw py::value_error(concat("threads must be between 1 and ",
@@ -187,11 +188,11 @@ void render_images(const py::list& images, const Plans& plans, py::array& out,
   const RenderOptions options{static_cast<Filter>(filter), draft};
   auto* const to = static_cast<std::byte*>(out.mutable_data());
   Status status;
-  const std::size_t done = unlocked([&] {
+  const std::size_t first_failed = unlocked([&] {
     return render_all(layout, options, pictures, numbers, to, threads, status);
   });
   if (status.code() == Code::kInvalidArgument) {
-    raise_corrupt(status.message(), done);
+    raise_corrupt(status.message(), first_failed);
   }
   check(status);
 }

@@ -32,11 +32,12 @@ Indices permutation(std::int64_t count, std::uint32_t seed) {
 constexpr std::size_t kUnlockPositions = 4096;
 
 py::tuple take(const Mixture& mixture, const Positions& positions) {
-  auto out = copied(positions);
+  auto out = copy_of(positions);
   Indices components(out.size());
-  const auto to = numbers(out);
-  const auto which = numbers(components);
-  unlocked_from(kUnlockPositions, to.size(), [&] { mixture.take(to, which); });
+  const auto position_span = numbers(out);
+  const auto component_span = numbers(components);
+  unlocked_from(kUnlockPositions, position_span.size(),
+                [&] { mixture.take(position_span, component_span); });
   return py::make_tuple(std::move(components), std::move(out));
 }
 
@@ -73,7 +74,7 @@ void window_shuffle(py::module_& m) {
       "window_shuffle",
       [](const Positions& positions, std::int64_t window_size,
          std::int64_t seed, std::int64_t length) {
-        auto out = copied(positions);
+        auto out = copy_of(positions);
         const auto all = numbers(out);
         const auto status = unlocked([&] {  // May take many steps.
           return gristmill::window_shuffle(all, window_size, seed, length);

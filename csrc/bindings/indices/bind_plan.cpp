@@ -40,7 +40,7 @@ void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
 }
 
 Indices keys(const KeyPlan& plan, const Positions& positions) {
-  auto out = copied(positions);
+  auto out = copy_of(positions);
   const auto all = numbers(out);
   check(unlocked_from(kUnlockKeys, all.size(), [&] { return plan.keys(all); }));
   return out;
@@ -79,9 +79,9 @@ py::tuple describe_all(const KeyPlan& plan) {
 KeyPlan rebuild(const py::tuple& ops) {
   py::object plan = py::type::of<KeyPlan>();
   for (const auto& op : ops) {
-    const auto words = py::cast<py::tuple>(op);
-    const auto args = py::cast<py::tuple>(words[py::slice(1, {}, {})]);
-    plan = plan.attr(words[0])(*args);
+    const auto call = py::cast<py::tuple>(op);
+    const auto args = py::cast<py::tuple>(call[py::slice(1, {}, {})]);
+    plan = plan.attr(call[0])(*args);
   }
   return plan.cast<KeyPlan>();
 }
@@ -89,10 +89,10 @@ KeyPlan rebuild(const py::tuple& ops) {
 std::string repr_of(const KeyPlan& plan) {
   std::string text = "KeyPlan";
   for (const auto& op : plan.ops()) {
-    const auto words = describe(op);
-    const auto args = py::cast<py::tuple>(words[py::slice(1, {}, {})]);
+    const auto call = describe(op);
+    const auto args = py::cast<py::tuple>(call[py::slice(1, {}, {})]);
     text += '.';
-    text += words[0].cast<std::string>();
+    text += call[0].cast<std::string>();
     text += '(';
     for (std::size_t i = 0; i < args.size(); ++i) {
       if (i > 0) text += ", ";

@@ -17,10 +17,10 @@ using Indices = py::array_t<std::int64_t, py::array::c_style>;
 
 // Returns the positions in a new array.  Raises ValueError unless they have
 // one dimension.
-inline Indices copied(const Positions& positions) {
+inline Indices copy_of(const Positions& positions) {
   if (positions.ndim() != 1) {
-    throw py::value_error(concat("positions must have one dimension, but have ",
-                                 positions.ndim()));
+    throw py::value_error(
+        concat("positions must have one dimension, got ", positions.ndim()));
   }
   Indices out(positions.size());
   // NumPy's copy supports any layout, but takes 500 more instructions.

@@ -13,10 +13,10 @@ using TarHandle = HandleOf<TarFile>;
 
 std::unique_ptr<TarHandle> open_tar(const py::object& object,
                                     const std::string& access,
-                                    std::vector<std::string> kept,
+                                    std::vector<std::string> index_paths,
                                     const std::optional<Stamp>& stamp,
                                     ScanProgress& progress) {
-  const TarFile::Options options{std::move(kept), to_stamp(stamp)};
+  const TarFile::Options options{std::move(index_paths), to_stamp(stamp)};
   File::Ptr file = open_file(object, access);
   return std::make_unique<TarHandle>(checked_file(unlocked(
       [&] { return TarFile::open(std::move(file), options, progress); })));
@@ -61,8 +61,8 @@ py::dict tar_sample(const py::bytes& record, const py::str& url) {
 void tar_file(py::module_& m) {
   py::class_<TarHandle, ReaderHandle>(m, "TarFile",
                                       "A tar file, open for reading.")
-      .def(py::init(&open_tar), "file"_a, "access"_a, "kept"_a, "stamp"_a,
-           "progress"_a)
+      .def(py::init(&open_tar), "file"_a, "access"_a, "index_paths"_a,
+           "stamp"_a, "progress"_a)
       .def_property_readonly(
           "stamp",
           [](const TarHandle& h) { return stamp_of(h.file()->file()); })

@@ -10,12 +10,12 @@ namespace {
 
 using TfFileHandle = HandleOf<TfRecordFile>;
 
-std::unique_ptr<TfFileHandle> open_tf_record(const py::object& object,
-                                             const std::string& verify,
-                                             const std::string& access,
-                                             std::vector<std::string> kept,
-                                             ScanProgress& progress) {
-  const TfRecordFile::Options options{verify_of(verify), std::move(kept)};
+std::unique_ptr<TfFileHandle> open_tf_record(
+    const py::object& object, const std::string& verify,
+    const std::string& access, std::vector<std::string> index_paths,
+    ScanProgress& progress) {
+  const TfRecordFile::Options options{verify_of(verify),
+                                      std::move(index_paths)};
   File::Ptr file = open_file(object, access);
   return std::make_unique<TfFileHandle>(checked_file(unlocked(
       [&] { return TfRecordFile::open(std::move(file), options, progress); })));
@@ -38,7 +38,7 @@ void tf_record_file(py::module_& m) {
   py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
                                          "A TFRecord file, open for reading.")
       .def(py::init(&open_tf_record), "file"_a, "verify"_a, "access"_a,
-           "kept"_a, "progress"_a)
+           "index_paths"_a, "progress"_a)
       .def_property_readonly(
           "index_path",
           [](const TfFileHandle& h) { return h.file()->index().path(); })

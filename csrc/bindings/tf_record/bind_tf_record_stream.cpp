@@ -23,34 +23,34 @@ class Stream {
   [[nodiscard]] std::uint64_t offset() const { return parser_.offset(); }
 
   py::bytes next() {
-    const Busy busy(*this);
-    while (!checked_named(parser_.ready())) {
+    const ExclusiveCall exclusive(*this);
+    while (!checked_named(parser_.has_complete_record())) {
       if (receive() > 0) continue;
-      check_named(parser_.finish());
+      check_named(parser_.check_end());
       throw py::stop_iteration();
     }
-    const auto data =
-        checked_named(unlocked_from(kLargeRecordBytes, parser_.next_bytes(),
-                                    [&] { return parser_.take(); }));
+    const auto data = checked_named(
+        unlocked_from(kLargeRecordBytes, parser_.next_frame_bytes(),
+                      [&] { return parser_.take_record(); }));
     return {reinterpret_cast<const char*>(data.data()), data.size()};
   }
 
  private:
   // Keeps out other threads, which would move the buffer.  Reading and checking
   // release the GIL.
-  class Busy {
+  class ExclusiveCall {
    public:
-    explicit Busy(Stream& stream) : stream_(stream) {
-      if (stream_.busy_) {
+    explicit ExclusiveCall(Stream& stream) : stream_(stream) {
+      if (stream_.is_called_) {
         throw py::value_error(
             stream_.name_ +
             ": next() was called during another call of next()");
       }
-      stream_.busy_ = true;
+      stream_.is_called_ = true;
     }
-    ~Busy() { stream_.busy_ = false; }
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
+    ~ExclusiveCall() { stream_.is_called_ = false; }
+    ExclusiveCall(const ExclusiveCall&) = delete;
+    ExclusiveCall& operator=(const ExclusiveCall&) = delete;
 
    private:
     Stream& stream_;
@@ -58,19 +58,20 @@ class Stream {
 
   // A memoryview that the source may fill.  The destructor releases it, so that
   // the source cannot keep using the memory.
-  class Loan {
+  class LentMemory {
    public:
-    explicit Loan(std::span<std::byte> room)
+    explicit LentMemory(std::span<std::byte> free_space)
         : view_(py::memoryview::from_memory(
-              room.data(), static_cast<py::ssize_t>(room.size()))) {}
-    ~Loan() {
-      const py::error_scope raised;
+              free_space.data(), static_cast<py::ssize_t>(free_space.size()))) {
+    }
+    ~LentMemory() {
+      const py::error_scope saved_error;
       const py::object released = py::reinterpret_steal<py::object>(
           PyObject_CallMethod(view_.ptr(), "release", nullptr));
       if (!released) PyErr_WriteUnraisable(view_.ptr());
     }
-    Loan(const Loan&) = delete;
-    Loan& operator=(const Loan&) = delete;
+    LentMemory(const LentMemory&) = delete;
+    LentMemory& operator=(const LentMemory&) = delete;
     [[nodiscard]] const py::memoryview& view() const { return view_; }
 
    private:
@@ -78,15 +79,15 @@ class Stream {
   };
 
   std::size_t receive() {
-    const auto room = checked_named(parser_.room());
-    const Loan loan(room);
+    const auto free_space = checked_named(parser_.free_space());
+    const LentMemory lent(free_space);
     const auto count =
-        py::cast<std::size_t>(source_.attr("readinto")(loan.view()));
-    if (count > room.size()) {
+        py::cast<std::size_t>(source_.attr("readinto")(lent.view()));
+    if (count > free_space.size()) {
       throw py::value_error(concat(name_, ": readinto() must return at most ",
-                                   room.size(), ", got ", count));
+                                   free_space.size(), ", got ", count));
     }
-    parser_.received(count);
+    parser_.add_received(count);
     return count;
   }
 
@@ -103,7 +104,7 @@ class Stream {
   const py::object source_;
   const std::string name_;
   TfRecordParser parser_;
-  bool busy_ = false;  // Guarded by the GIL.
+  bool is_called_ = false;  // Guarded by the GIL.
 };
 
 py::str compression(const py::bytes& begin) {

@@ -74,11 +74,11 @@ Result<std::size_t> zstd_front(std::span<const std::byte> from,
   ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
   ZSTD_inBuffer in{from.data(), from.size(), 0};
   ZSTD_outBuffer out{to.data(), to.size(), 0};
-  std::size_t wanted = 1;
-  while (out.pos < out.size && in.pos < in.size && wanted > 0) {
-    wanted = ZSTD_decompressStream(context, &out, &in);
-    if (ZSTD_isError(wanted)) {
-      return damaged_data(Codec::kZstd, ZSTD_getErrorName(wanted));
+  std::size_t input_hint = 1;
+  while (out.pos < out.size && in.pos < in.size && input_hint > 0) {
+    input_hint = ZSTD_decompressStream(context, &out, &in);
+    if (ZSTD_isError(input_hint)) {
+      return damaged_data(Codec::kZstd, ZSTD_getErrorName(input_hint));
     }
   }
   ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
@@ -104,9 +104,9 @@ Result<std::size_t> brotli_front(std::span<const std::byte> from,
   const auto* next = reinterpret_cast<const std::uint8_t*>(from.data());
   std::size_t to_left = to.size();
   auto* out = reinterpret_cast<std::uint8_t*>(to.data());
-  const auto end = BrotliDecoderDecompressStream(state.get(), &from_left, &next,
-                                                 &to_left, &out, nullptr);
-  if (end == BROTLI_DECODER_RESULT_ERROR) {
+  const auto result = BrotliDecoderDecompressStream(
+      state.get(), &from_left, &next, &to_left, &out, nullptr);
+  if (result == BROTLI_DECODER_RESULT_ERROR) {
     return damaged_data(
         Codec::kBrotli,
         BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state.get())));
@@ -122,19 +122,19 @@ Status decompress_brotli(std::span<const std::byte> from,
   const auto* next = reinterpret_cast<const std::uint8_t*>(from.data());
   std::size_t to_left = to.size();
   auto* out = reinterpret_cast<std::uint8_t*>(to.data());
-  const auto end = BrotliDecoderDecompressStream(state.get(), &from_left, &next,
-                                                 &to_left, &out, nullptr);
-  if (end == BROTLI_DECODER_RESULT_ERROR) {
+  const auto result = BrotliDecoderDecompressStream(
+      state.get(), &from_left, &next, &to_left, &out, nullptr);
+  if (result == BROTLI_DECODER_RESULT_ERROR) {
     return damaged_data(
         Codec::kBrotli,
         BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state.get())));
   }
-  if (end == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) {
+  if (result == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) {
     return damaged_data(Codec::kBrotli,
                         "they decompress to more than the expected ", to.size(),
                         " bytes");
   }
-  if (end != BROTLI_DECODER_RESULT_SUCCESS || from_left > 0) {
+  if (result != BROTLI_DECODER_RESULT_SUCCESS || from_left > 0) {
     return damaged_data(Codec::kBrotli, "they do not end where expected");
   }
   if (to_left > 0) {
@@ -151,8 +151,9 @@ Status decompress_snappy(std::span<const std::byte> from,
     return damaged_data(Codec::kSnappy, "their length is not readable");
   }
   if (size != to.size()) return wrong_size(Codec::kSnappy, size, to.size());
-  char none = 0;
-  char* const out = to.empty() ? &none : reinterpret_cast<char*>(to.data());
+  char empty_output = 0;
+  char* const out =
+      to.empty() ? &empty_output : reinterpret_cast<char*>(to.data());
   if (!snappy::RawUncompress(data, from.size(), out)) {
     return damaged_data(Codec::kSnappy, "a copy reaches out of bounds");
   }
@@ -189,7 +190,8 @@ const char* name_of(Codec codec) noexcept {
 
 // A 4-byte block of zstd decompresses to at most 128 KiB, a brotli block of
 // about the same size to 16 MiB, and a 3-byte element of snappy to 64 bytes.
-bool plausible(Codec codec, std::uint64_t from, std::uint64_t to) noexcept {
+bool is_plausible_size(Codec codec, std::uint64_t from,
+                       std::uint64_t to) noexcept {
   switch (codec) {
     case Codec::kNone:
       return to <= from;

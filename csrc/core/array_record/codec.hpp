@@ -28,8 +28,8 @@ enum class Codec : std::uint8_t {
 
 // Returns false if `from` bytes can never decompress to `to` bytes.  This
 // checks the sizes in a damaged file before memory is allocated for them.
-[[nodiscard]] bool plausible(Codec codec, std::uint64_t from,
-                             std::uint64_t to) noexcept;
+[[nodiscard]] bool is_plausible_size(Codec codec, std::uint64_t from,
+                                     std::uint64_t to) noexcept;
 
 // Decompresses `from` to `to`.  Fails unless all of `from` is read and all of
 // `to` is written.

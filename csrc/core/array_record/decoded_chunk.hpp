@@ -40,19 +40,22 @@ struct ChunkSizes {
   std::uint64_t decoded_size = 0;  // Total bytes of the records.
 };
 
-// A decompressed part of a chunk.  Compressed data are decompressed to `own`;
-// otherwise `bytes` points into the chunk.
-struct Unpacked {
-  ByteBuffer own;
+// A decompressed part of a chunk.  Compressed data are decompressed to
+// `buffer`; otherwise `bytes` points into the chunk.
+struct UnpackedPart {
+  ByteBuffer buffer;
   std::span<const std::byte> bytes;
 
-  [[nodiscard]] bool is_own() const { return bytes.data() == own.all().data(); }
+  // Returns true if `bytes` are in `buffer`.
+  [[nodiscard]] bool is_decompressed() const {
+    return bytes.data() == buffer.all().data();
+  }
 };
 
 // The two parts of a chunk that is not transposed.
 struct SimpleRecords {
-  Unpacked sizes;   // The size of each record, as a varint.
-  Unpacked values;  // The concatenated records.
+  UnpackedPart sizes;   // The size of each record, as a varint.
+  UnpackedPart values;  // The concatenated records.
 };
 
 // Decompresses the parts of a chunk that is not transposed.  `data` must
@@ -62,8 +65,8 @@ Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
 
 // Decompresses a part of a chunk: a varint with the decompressed size, then the
 // data.  Uncompressed data have no varint.  Fails if the part decompresses to
-// more than `most` bytes.  Errors call the part `what`.
+// more than `max_bytes` bytes.  Errors call the part `part_name`.
 Status unpack(Codec codec, std::span<const std::byte> stored,
-              std::uint64_t most, const char* what, Unpacked& to);
+              std::uint64_t max_bytes, const char* part_name, UnpackedPart& to);
 
 }  // namespace gristmill

@@ -17,22 +17,22 @@ Result<RawBytes> FileTail::fetch(std::uint64_t offset, std::uint64_t count) {
 // Reads [begin, end), and more if file_.hints() has tail_bytes.  Keeps the
 // bytes that it already has if they follow the new range.
 Status FileTail::read(std::uint64_t begin, std::uint64_t end) {
-  const std::uint64_t ahead = file_.hints().tail_bytes;
-  std::vector<std::byte> kept;
-  if (ahead > 0 && bytes_.empty()) {
+  const std::uint64_t tail_bytes = file_.hints().tail_bytes;
+  std::vector<std::byte> following_bytes;
+  if (tail_bytes > 0 && bytes_.empty()) {
     end = file_.size();
-    begin = std::min(begin, end - std::min(ahead, end));
-  } else if (ahead > 0) {
-    end = std::min(std::max(end, begin + most_ahead_), file_.size());
+    begin = std::min(begin, end - std::min(tail_bytes, end));
+  } else if (tail_bytes > 0) {
+    end = std::min(std::max(end, begin + min_read_bytes_), file_.size());
     if (begin < begin_ && end >= begin_) {
       end = begin_;
-      kept.swap(bytes_);
+      following_bytes.swap(bytes_);
     }
   }
   begin_ = begin;
   bytes_.resize(end - begin);
   TRY(file_.read(begin, bytes_));
-  bytes_.insert(bytes_.end(), kept.begin(), kept.end());
+  bytes_.insert(bytes_.end(), following_bytes.begin(), following_bytes.end());
   return {};
 }
 

@@ -18,9 +18,9 @@ namespace gristmill {
 class FileTail {
  public:
   // If the file has a high latency, each read after the first extends to at
-  // least `most_ahead` bytes.
-  FileTail(const File& file, std::uint64_t most_ahead)
-      : file_(file), most_ahead_(most_ahead) {}
+  // least `min_read_bytes` bytes.
+  FileTail(const File& file, std::uint64_t min_read_bytes)
+      : file_(file), min_read_bytes_(min_read_bytes) {}
 
   // Returns the bytes [offset, offset + count), valid until the next call.
   // REQUIRES: the range lies in the file.
@@ -30,7 +30,7 @@ class FileTail {
   Status read(std::uint64_t begin, std::uint64_t end);
 
   const File& file_;
-  const std::uint64_t most_ahead_;
+  const std::uint64_t min_read_bytes_;
   std::vector<std::byte> bytes_;
   std::uint64_t begin_ = 0;  // File offset of bytes_.
 };

@@ -32,9 +32,10 @@ constexpr std::uint64_t kMaxEntryBytes = 64;
 // zstd decompresses to 128 KiB, and numbers compress to about half.
 constexpr std::uint64_t kFrontBytes = std::uint64_t{1} << 16;
 
-Status within(const char* part, const Status& status) {
+// Prepends `prefix` to the message of an error in the file.
+Status add_prefix(const char* prefix, const Status& status) {
   if (status.ok() || status.is_external()) return status;
-  return Status(status.code(), part, status.message());
+  return Status(status.code(), prefix, status.message());
 }
 
 Status check_size(std::uint64_t size) {
@@ -51,7 +52,8 @@ Result<std::uint64_t> parse_postscript(std::span<const std::byte> record,
                                        std::uint64_t limit) {
   Fields fields;
   if (!fields.read(record)) return damaged("it is not readable");
-  const auto [none, footer, magic, more, most] = fields.numbers;
+  const std::uint64_t footer = fields.numbers[1];
+  const std::uint64_t magic = fields.numbers[2];
   if (magic != kMagic) {
     return damaged("its magic number is ", hex(magic), ", expected ",
                    hex(kMagic));
@@ -71,9 +73,11 @@ Result<std::uint64_t> read_postscript(FileTail& tail, std::uint64_t offset,
   DecodedChunk decoded;
   ByteBuffer spare;
   TRY(chunk.decode(decoded, spare));
-  if (decoded.count() == 0) return chunk.placed(damaged("it is empty"));
+  if (decoded.count() == 0) {
+    return chunk.add_chunk_context(damaged("it is empty"));
+  }
   auto footer = parse_postscript(decoded.record(0), offset);
-  if (!footer.ok()) return chunk.placed(footer.status());
+  if (!footer.ok()) return chunk.add_chunk_context(footer.status());
   return footer;
 }
 
@@ -84,25 +88,26 @@ Status check_footer(const ChunkHeader& header) {
   }
   const auto [records, bytes] = header.sizes;
   if (records == 0) return damaged("it has no records");
-  const std::uint64_t most = kMaxMetadataBytes + kMaxEntryBytes * records;
-  if (bytes <= most) return {};
-  return damaged("its records have ", bytes, " bytes, expected at most ", most);
+  const std::uint64_t max_bytes = kMaxMetadataBytes + kMaxEntryBytes * records;
+  if (bytes <= max_bytes) return {};
+  return damaged("its records have ", bytes, " bytes, expected at most ",
+                 max_bytes);
 }
 
 }  // namespace
 
 Result<Footer> Footer::find(const File& file, Verify verify,
-                            std::uint64_t most_ahead) {
+                            std::uint64_t min_read_bytes) {
   TRY(check_size(file.size()));
   const std::uint64_t limit = file.size() - kBlockBytes;
-  FileTail tail(file, most_ahead);
+  FileTail tail(file, min_read_bytes);
   auto offset = read_postscript(tail, limit, verify);
-  if (!offset.ok()) return within("postscript: ", offset.status());
+  if (!offset.ok()) return add_prefix("postscript: ", offset.status());
   // The footer consists of headers, so kHeaders verifies all of it.
   if (verify == Verify::kHeaders) verify = Verify::kAll;
   Footer footer(std::move(tail), offset.value(), verify);
   const Status status = footer.open(limit);
-  if (!status.ok()) return within("footer: ", status);
+  if (!status.ok()) return add_prefix("footer: ", status);
   return footer;
 }
 
@@ -111,11 +116,11 @@ Status Footer::open(std::uint64_t limit) {
   const auto raw = TRY(
       tail_.fetch(offset_, std::min(kMaxChunkHeadersBytes, limit - offset_)));
   TRY(chunk_.open(raw, limit, verify_));
-  return chunk_.placed(check_footer(chunk_.header()));
+  return chunk_.add_chunk_context(check_footer(chunk_.header()));
 }
 
-Status Footer::placed(const Status& status) const {
-  return within("footer: ", chunk_.placed(status));
+Status Footer::add_footer_context(const Status& status) const {
+  return add_prefix("footer: ", chunk_.add_chunk_context(status));
 }
 
 Result<Footer::Counts> Footer::parse_counts(
@@ -125,7 +130,9 @@ Result<Footer::Counts> Footer::parse_counts(
   if (!outer.read(record) || !fields.read(outer.bytes[1])) {
     return damaged("its record 0: it is not readable");
   }
-  const auto [none, version, chunks, records, more] = fields.numbers;
+  const std::uint64_t version = fields.numbers[1];
+  const std::uint64_t chunks = fields.numbers[2];
+  const std::uint64_t records = fields.numbers[3];
   if (version != 1) {
     return damaged("its record 0: the version is ", found(version, 1));
   }
@@ -167,15 +174,15 @@ Status Footer::read_data(ByteBuffer& data) {
 }
 
 Result<Footer::Counts> Footer::read_front() {
-  auto counts = try_front();
-  if (!counts.ok()) return placed(counts.status());
+  auto counts = parse_front();
+  if (!counts.ok()) return add_footer_context(counts.status());
   return counts;
 }
 
-Result<Footer::Counts> Footer::try_front() {
-  const std::uint64_t all = chunk_.header().data_size;
+Result<Footer::Counts> Footer::parse_front() {
+  const std::uint64_t data_size = chunk_.header().data_size;
   ByteBuffer bytes;
-  TRY(fetch({0, std::min<std::uint64_t>(all, 1 + kMaxVarint)}, bytes));
+  TRY(fetch({0, std::min<std::uint64_t>(data_size, 1 + kMaxVarint)}, bytes));
   ByteCursor cursor(bytes.all());
   std::uint8_t byte = 0;
   std::uint64_t sizes_bytes = 0;
@@ -185,21 +192,22 @@ Result<Footer::Counts> Footer::try_front() {
   }
   const Codec codec = *codec_of(byte);
   const std::uint64_t sizes_begin = bytes.all().size() - cursor.left();
-  if (sizes_bytes > all - sizes_begin) {
+  if (sizes_bytes > data_size - sizes_begin) {
     return damaged("the sizes of the records exceed its data");
   }
   std::array<std::byte, kMaxVarint> first;
-  const std::size_t got =
+  const std::size_t num_bytes =
       TRY(unpack_front(codec, {sizes_begin, sizes_bytes}, first));
   std::uint64_t size = 0;
-  if (!ByteCursor(std::span(first).first(got)).varint(size) ||
+  if (!ByteCursor(std::span(first).first(num_bytes)).varint(size) ||
       size > kMaxMetadataBytes) {
     return damaged("the size of its record 0 is missing or too large");
   }
   ByteBuffer record;
   if (!record.reset(size)) return no_memory_for("its record 0");
   const std::uint64_t values = sizes_begin + sizes_bytes;
-  if (TRY(unpack_front(codec, {values, all - values}, record.all())) < size) {
+  if (TRY(unpack_front(codec, {values, data_size - values}, record.all())) <
+      size) {
     return damaged("its record 0 is incomplete");
   }
   return parse_counts(record.all());
@@ -210,22 +218,23 @@ Result<Footer::Counts> Footer::try_front() {
 Result<std::size_t> Footer::unpack_front(Codec codec, const Part& part,
                                          std::span<std::byte> to) {
   ByteBuffer bytes;
-  for (std::uint64_t most = kFrontBytes;; most *= 4) {
-    const std::uint64_t take = std::min(most, part.size);
-    TRY(fetch({part.begin, take}, bytes));
+  for (std::uint64_t prefix_bytes = kFrontBytes;; prefix_bytes *= 4) {
+    const std::uint64_t part_bytes = std::min(prefix_bytes, part.size);
+    TRY(fetch({part.begin, part_bytes}, bytes));
     ByteCursor cursor(bytes.all());
     std::uint64_t unpacked = 0;
     if (codec != Codec::kNone && !cursor.varint(unpacked)) return 0;
-    const std::size_t got = TRY(decompress_front(codec, cursor.rest(), to));
-    if (got == to.size() || take == part.size) return got;
+    const std::size_t num_bytes =
+        TRY(decompress_front(codec, cursor.rest(), to));
+    if (num_bytes == to.size() || part_bytes == part.size) return num_bytes;
   }
 }
 
 Status Footer::fetch(const Part& part, ByteBuffer& to) {
   if (!to.reset(part.size)) return no_memory_for("its data");
-  const std::uint64_t before = kChunkHeaderBytes + part.begin;
-  const std::uint64_t begin = skip_bytes(offset_, before);
-  const std::uint64_t end = skip_bytes(offset_, before + part.size);
+  const std::uint64_t bytes_before_part = kChunkHeaderBytes + part.begin;
+  const std::uint64_t begin = skip_bytes(offset_, bytes_before_part);
+  const std::uint64_t end = skip_bytes(offset_, bytes_before_part + part.size);
   BlockWalk walk(TRY(tail_.fetch(begin, end - begin)), verify_);
   if (walk.fill(to.all())) return {};
   TRY(walk.status());

@@ -37,9 +37,9 @@ class Footer {
   };
 
   // Finds the footer of a file, which must outlive it.  If the file has a high
-  // latency, each read extends to at least `most_ahead` bytes.
+  // latency, each read extends to at least `min_read_bytes` bytes.
   static Result<Footer> find(const File& file, Verify verify,
-                             std::uint64_t most_ahead);
+                             std::uint64_t min_read_bytes);
 
   // Returns the offset of the footer, which is also the end of the last chunk.
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
@@ -63,7 +63,7 @@ class Footer {
   Result<Counts> parse_counts(std::span<const std::byte> record) const;
 
   // Adds the offset of the footer to an error.
-  [[nodiscard]] Status placed(const Status& status) const;
+  [[nodiscard]] Status add_footer_context(const Status& status) const;
 
  private:
   // A range of the data.  Block headers do not count.
@@ -77,7 +77,7 @@ class Footer {
 
   Status open(std::uint64_t limit);
   Status read_data(ByteBuffer& data);
-  Result<Counts> try_front();
+  Result<Counts> parse_front();
   Result<std::size_t> unpack_front(Codec codec, const Part& part,
                                    std::span<std::byte> to);
   Status fetch(const Part& part, ByteBuffer& to);

@@ -96,8 +96,8 @@ Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
   SimpleRecords parts;
   TRY(unpack_simple(data, sizes, parts));
   TRY(sum_sizes(parts.sizes.bytes, sizes, to.ends));
-  if (parts.values.is_own()) {
-    to.values = std::move(parts.values.own);
+  if (parts.values.is_decompressed()) {
+    to.values = std::move(parts.values.buffer);
     return {};
   }
   if (!to.values.reset(sizes.decoded_size)) {
@@ -108,7 +108,7 @@ Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
 }
 
 // Returns the error for a walk that ended before the data.
-Status cut_short(const BlockWalk& walk) {
+Status truncation_error(const BlockWalk& walk) {
   return walk.status().ok() ? damaged("its data end too early") : walk.status();
 }
 
@@ -122,23 +122,24 @@ std::string hex(std::uint64_t value) {
 }
 
 Status unpack(Codec codec, std::span<const std::byte> stored,
-              std::uint64_t most, const char* what, Unpacked& to) {
+              std::uint64_t max_bytes, const char* part_name,
+              UnpackedPart& to) {
   std::uint64_t size = stored.size();
   ByteCursor cursor(stored);
   if (codec != Codec::kNone && !cursor.varint(size)) {
-    return damaged("the length of its ", what, " is not readable");
+    return damaged("the length of its ", part_name, " is not readable");
   }
-  if (size > most || !plausible(codec, cursor.left(), size)) {
-    return damaged("its ", what, " have ", size, " bytes in ", stored.size(),
-                   ", expected at most ", most);
+  if (size > max_bytes || !is_plausible_size(codec, cursor.left(), size)) {
+    return damaged("its ", part_name, " have ", size, " bytes in ",
+                   stored.size(), ", expected at most ", max_bytes);
   }
   if (codec == Codec::kNone) {
     to.bytes = stored;
     return {};
   }
-  if (!to.own.reset(size)) return no_memory_for("its ", what);
-  to.bytes = to.own.all();
-  return decompress(codec, cursor.rest(), to.own.all());
+  if (!to.buffer.reset(size)) return no_memory_for("its ", part_name);
+  to.bytes = to.buffer.all();
+  return decompress(codec, cursor.rest(), to.buffer.all());
 }
 
 Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
@@ -153,28 +154,29 @@ Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
   return damaged("the size of its values is ", found(size, sizes.decoded_size));
 }
 
-std::span<const std::byte> BlockWalk::next(std::uint64_t most) {
-  if (at_ % kBlockBytes == 0 && !pass_header()) return {};
-  const std::uint64_t run =
-      std::min({most, raw_.end() - at_, kBlockBytes - at_ % kBlockBytes});
-  const auto bytes = raw_.bytes.subspan(at_ - raw_.begin, run);
-  at_ += run;
+std::span<const std::byte> BlockWalk::next(std::uint64_t max_bytes) {
+  if (position_ % kBlockBytes == 0 && !skip_header()) return {};
+  const std::uint64_t run = std::min({max_bytes, raw_.end() - position_,
+                                      kBlockBytes - position_ % kBlockBytes});
+  const auto bytes = raw_.bytes.subspan(position_ - raw_.begin, run);
+  position_ += run;
   return bytes;
 }
 
-bool BlockWalk::pass_header() {
-  if (raw_.end() - at_ < kBlockHeaderBytes) return false;
+bool BlockWalk::skip_header() {
+  if (raw_.end() - position_ < kBlockHeaderBytes) return false;
   if (verify_ != Verify::kNone) {
-    const auto header = raw_.bytes.subspan(at_ - raw_.begin, kBlockHeaderBytes);
+    const auto header =
+        raw_.bytes.subspan(position_ - raw_.begin, kBlockHeaderBytes);
     const auto stored = load_le<std::uint64_t>(header.data());
     const auto hash = HighwayHash::of(kRiegeliKey, header.subspan(8));
     if (hash != stored) {
-      status_ = damaged("block header at offset ", at_, ": its hash is ",
+      status_ = damaged("block header at offset ", position_, ": its hash is ",
                         found_hash(hash, stored));
       return false;
     }
   }
-  at_ += kBlockHeaderBytes;
+  position_ += kBlockHeaderBytes;
   return true;
 }
 
@@ -188,7 +190,7 @@ bool BlockWalk::fill(std::span<std::byte> to) {
   return true;
 }
 
-Status ChunkView::placed(const Status& status) const {
+Status ChunkView::add_chunk_context(const Status& status) const {
   if (status.ok() || status.is_external()) return status;
   const bool is_damaged = status.code() == Code::kInvalidArgument;
   return Status(
@@ -200,7 +202,7 @@ Status ChunkView::open(const RawBytes& raw, std::uint64_t limit,
                        Verify verify) {
   raw_ = raw;
   verify_ = verify;
-  return placed(read_header(limit));
+  return add_chunk_context(read_header(limit));
 }
 
 Status ChunkView::read_header(std::uint64_t limit) {
@@ -226,19 +228,21 @@ Status ChunkView::read_header(std::uint64_t limit) {
     return damaged("its records have ", header_.sizes.decoded_size,
                    " bytes, expected at most ", kMaxDecodedBytes);
   }
-  const std::uint64_t room = limit - raw_.begin;
+  const std::uint64_t available = limit - raw_.begin;
   data_begin_ = walk.position();
-  if (header_.data_size <= room && header_.sizes.num_records <= room) {
+  if (header_.data_size <= available &&
+      header_.sizes.num_records <= available) {
     data_end_ = skip_bytes(raw_.begin, kChunkHeaderBytes + header_.data_size);
     if (data_end_ <= limit) return {};
   }
   return damaged("it has ", header_.data_size, " bytes of data and ",
                  header_.sizes.num_records,
-                 " records, but must end before offset ", limit);
+                 " records, expected it to end at offset ", limit,
+                 " or before");
 }
 
 BlockWalk ChunkView::walk_data() const {
-  assert(whole());
+  assert(is_complete());
   return BlockWalk({data_begin_, raw_.bytes.subspan(data_begin_ - raw_.begin,
                                                     data_end_ - data_begin_)},
                    verify_);
@@ -259,7 +263,7 @@ Result<std::span<const std::byte>> ChunkView::find_data(
   if (data.size() < header_.data_size) {
     if (!spare.reset(header_.data_size)) return no_memory_for("its data");
     walk = walk_data();
-    if (!walk.fill(spare.all())) return cut_short(walk);
+    if (!walk.fill(spare.all())) return truncation_error(walk);
     data = spare.all();
   }
   HighwayHash hash(kRiegeliKey);
@@ -270,11 +274,12 @@ Result<std::span<const std::byte>> ChunkView::find_data(
 
 Status ChunkView::copy_plain_record(
     std::span<std::byte> to, std::optional<UncheckedRecord>& unchecked) const {
-  std::array<std::byte, kMaxPrefixBytes> start;
-  auto prefix = std::span(start).first(
-      std::min<std::size_t>(start.size(), header_.data_size));
+  std::array<std::byte, kMaxPrefixBytes> prefix_buffer;
+  auto prefix = std::span(prefix_buffer)
+                    .first(std::min<std::size_t>(prefix_buffer.size(),
+                                                 header_.data_size));
   BlockWalk walk = walk_data();
-  if (!walk.fill(prefix)) return cut_short(walk);
+  if (!walk.fill(prefix)) return truncation_error(walk);
   ByteCursor cursor(prefix.subspan(1));
   std::uint64_t sizes_bytes = 0;
   std::uint64_t size = 0;
@@ -290,7 +295,7 @@ Status ChunkView::copy_plain_record(
                    found(stored, to.size()));
   }
   walk = walk_data();
-  if (!walk.fill(prefix) || !walk.fill(to)) return cut_short(walk);
+  if (!walk.fill(prefix) || !walk.fill(to)) return truncation_error(walk);
   if (verify_ == Verify::kAll) {
     unchecked.emplace(UncheckedRecord{*this, HighwayHash(kRiegeliKey), to});
     unchecked->hash.append(prefix);
@@ -305,7 +310,7 @@ Status ChunkView::try_only_record(
     std::array<std::byte, 1> codec;
     BlockWalk walk = walk_data();
     if (header_.data_size == 0) return damaged("it has no data");
-    if (!walk.fill(codec)) return cut_short(walk);
+    if (!walk.fill(codec)) return truncation_error(walk);
     if (codec[0] == std::byte{0}) return copy_plain_record(to, unchecked);
     const auto data = TRY(find_data(spare));
     return unpack_values(TRY(split_simple(data)), to);
@@ -321,11 +326,11 @@ Status ChunkView::read_only_record(
     std::optional<UncheckedRecord>& unchecked) const {
   assert(header_.sizes.num_records == 1);
   assert(header_.sizes.decoded_size == to.size());
-  return placed(try_only_record(to, spare, unchecked));
+  return add_chunk_context(try_only_record(to, spare, unchecked));
 }
 
 Status ChunkView::decode(DecodedChunk& to, ByteBuffer& spare) const {
-  return placed(try_decode(to, spare));
+  return add_chunk_context(try_decode(to, spare));
 }
 
 Status ChunkView::try_decode(DecodedChunk& to, ByteBuffer& spare) const {
@@ -337,29 +342,29 @@ Status ChunkView::try_decode(DecodedChunk& to, ByteBuffer& spare) const {
   return damaged("its type is ", hex(header_.type), ", expected 'r' or 't'");
 }
 
-Status RecordChecks::add(UncheckedRecord& record) {
-  if (!waiting_) {
-    waiting_.emplace(record);
+Status RecordHashChecker::add(UncheckedRecord& record) {
+  if (!unpaired_) {
+    unpaired_.emplace(record);
     return {};
   }
-  HighwayHash::append_both(waiting_->hash, waiting_->bytes, record.hash,
+  HighwayHash::append_both(unpaired_->hash, unpaired_->bytes, record.hash,
                            record.bytes);
-  const Status status = check(*waiting_);
-  waiting_.reset();
+  const Status status = check(*unpaired_);
+  unpaired_.reset();
   return status.ok() ? check(record) : status;
 }
 
-Status RecordChecks::finish() {
-  if (!waiting_) return {};
-  waiting_->hash.append(waiting_->bytes);
-  const Status status = check(*waiting_);
-  waiting_.reset();
+Status RecordHashChecker::finish() {
+  if (!unpaired_) return {};
+  unpaired_->hash.append(unpaired_->bytes);
+  const Status status = check(*unpaired_);
+  unpaired_.reset();
   return status;
 }
 
-Status RecordChecks::check(const UncheckedRecord& record) {
-  bad_ = record.number;
-  return record.view.placed(record.view.check_data(record.hash));
+Status RecordHashChecker::check(const UncheckedRecord& record) {
+  failed_record_ = record.number;
+  return record.view.add_chunk_context(record.view.check_data(record.hash));
 }
 
 }  // namespace gristmill

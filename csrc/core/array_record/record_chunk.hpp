@@ -58,11 +58,11 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
 class BlockWalk {
  public:
   BlockWalk(const RawBytes& raw, Verify verify)
-      : raw_(raw), at_(raw.begin), verify_(verify) {}
+      : raw_(raw), position_(raw.begin), verify_(verify) {}
 
-  // Returns the next bytes up to a block header, at most `most` of them.
+  // Returns the next bytes up to a block header, at most `max_bytes` of them.
   // Returns no bytes at the end, or after a block header with a wrong hash.
-  std::span<const std::byte> next(std::uint64_t most);
+  std::span<const std::byte> next(std::uint64_t max_bytes);
 
   // Fills `to` with the next bytes.  Returns false if there are too few.
   [[nodiscard]] bool fill(std::span<std::byte> to);
@@ -71,13 +71,13 @@ class BlockWalk {
   [[nodiscard]] const Status& status() const { return status_; }
 
   // Returns the offset in the file.
-  [[nodiscard]] std::uint64_t position() const { return at_; }
+  [[nodiscard]] std::uint64_t position() const { return position_; }
 
  private:
-  bool pass_header();
+  bool skip_header();
 
   RawBytes raw_;
-  std::uint64_t at_;
+  std::uint64_t position_;
   Verify verify_;
   Status status_;
 };
@@ -95,7 +95,7 @@ class ChunkView {
  public:
   // Reads the header of the chunk at the beginning of `raw`.  The chunk must
   // end at or before `limit`.  `raw` must outlive the view.  It may hold only a
-  // part of the chunk: see whole().
+  // part of the chunk: see is_complete().
   Status open(const RawBytes& raw, std::uint64_t limit, Verify verify);
 
   [[nodiscard]] const ChunkHeader& header() const { return header_; }
@@ -105,22 +105,22 @@ class ChunkView {
   [[nodiscard]] std::uint64_t data_end() const { return data_end_; }
 
   // Returns true if `raw` holds the whole chunk.  The methods below need that.
-  [[nodiscard]] bool whole() const { return raw_.end() >= data_end_; }
+  [[nodiscard]] bool is_complete() const { return raw_.end() >= data_end_; }
 
   // Writes the only record to `to`.  Sets `unchecked` if the caller must still
   // check the hash of the data.  `spare` is scratch memory.
-  // REQUIRES: whole(); there is one record; `to` has decoded_size bytes.
+  // REQUIRES: is_complete(); there is one record; `to` has decoded_size bytes.
   Status read_only_record(std::span<std::byte> to, ByteBuffer& spare,
                           std::optional<UncheckedRecord>& unchecked) const;
 
-  // Decodes all records.  REQUIRES: whole().
+  // Decodes all records.  REQUIRES: is_complete().
   Status decode(DecodedChunk& to, ByteBuffer& spare) const;
 
   // Checks the hash of the data if `verify` includes data.
   Status check_data(const HighwayHash& hash) const;
 
   // Prepends "chunk at offset ...: " to the message of an error.
-  [[nodiscard]] Status placed(const Status& status) const;
+  [[nodiscard]] Status add_chunk_context(const Status& status) const;
 
  private:
   Status read_header(std::uint64_t limit);
@@ -149,23 +149,24 @@ struct UncheckedRecord {
 
 // Checks the hashes of records two at a time, because that is faster than one
 // at a time.
-class RecordChecks {
+class RecordHashChecker {
  public:
   // Adds a record.  Its bytes must stay in place until it is checked.  If it or
-  // the record before it has a wrong hash, fails and sets bad() to that record.
+  // the record before it has a wrong hash, fails and sets failed_record() to
+  // that record.
   Status add(UncheckedRecord& record);
 
   // Checks the last record if it is still unchecked.
   Status finish();
 
   // Returns the number of the record that the last error is about.
-  [[nodiscard]] std::int64_t bad() const { return bad_; }
+  [[nodiscard]] std::int64_t failed_record() const { return failed_record_; }
 
  private:
   Status check(const UncheckedRecord& record);
 
-  std::optional<UncheckedRecord> waiting_;
-  std::int64_t bad_ = -1;
+  std::optional<UncheckedRecord> unpaired_;
+  std::int64_t failed_record_ = -1;
 };
 
 }  // namespace gristmill

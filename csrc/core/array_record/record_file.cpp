@@ -21,12 +21,12 @@ constexpr std::size_t kCountingThreads = 16;
 
 // Scratch memory of a thread.
 struct Scratch {
-  ByteBuffer raw;    // Bytes of a chunk.
-  ByteBuffer spare;  // Data without block headers.
+  ByteBuffer raw;   // Bytes of a chunk.
+  ByteBuffer data;  // Data of a chunk without block headers.
 
   void shrink() {
     raw.shrink(kMaxSpareBytes);
-    spare.shrink(kMaxSpareBytes);
+    data.shrink(kMaxSpareBytes);
   }
 };
 
@@ -40,15 +40,15 @@ Scratch& scratch() {
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(
     File::Ptr file, const Options& options) {
   TRY(check_stamp(*file, options.stamp));
-  auto index = RecordIndex::read(*file, options.verify, options.kept);
-  if (!index.ok()) return name_file(*file, index.status());
+  auto index = RecordIndex::read(*file, options.verify, options.index_paths);
+  if (!index.ok()) return add_file_context(*file, index.status());
   return std::shared_ptr<const RecordFile>(
       new RecordFile(std::move(file), std::move(index).value(), options));
 }
 
 Result<RecordCount> RecordFile::count(const File& file, Verify verify) {
   auto count = RecordCount::read(file, verify);
-  if (!count.ok()) return name_file(file, count.status());
+  if (!count.ok()) return add_file_context(file, count.status());
   return count;
 }
 
@@ -96,65 +96,72 @@ Status RecordFile::read(std::span<const Request> requests, Sink& sink) const {
           return to.status();
         });
   }
-  RecordChecks checks;
+  RecordHashChecker checker;
   const Status status = read_runs(
       requests, [&](const Request& request, const RawBytes& run) -> Status {
         std::optional<UncheckedRecord> unchecked;
-        TRY(explain(read_single(request, run, sink, unchecked),
-                    request.record));
+        TRY(add_record_context(read_single(request, run, sink, unchecked),
+                               request.record));
         if (!unchecked) return {};
         unchecked->number = request.record;
-        const Status checked = checks.add(*unchecked);
-        return checked.ok() ? checked : explain(checked, checks.bad());
+        const Status hash_status = checker.add(*unchecked);
+        return hash_status.ok()
+                   ? hash_status
+                   : add_record_context(hash_status, checker.failed_record());
       });
   scratch().shrink();
   // An unchecked record comes before the record that could not be read, so its
   // error takes precedence.
-  const Status earlier = checks.finish();
-  return earlier.ok() ? status : explain(earlier, checks.bad());
+  const Status last_hash_status = checker.finish();
+  return last_hash_status.ok()
+             ? status
+             : add_record_context(last_hash_status, checker.failed_record());
 }
 
 // Estimates the extent of the chunk of a record.  A padded chunk ends long
 // after its data.
 FileReader::Extent RecordFile::extent(std::int64_t record) const {
-  const auto place = index_.chunks.at(chunk_of(record));
+  const auto listed = index_.chunks.at(chunk_of(record));
   const std::uint64_t sizes = 64 + 4 * index_.group_size;
   const std::uint64_t data =
-      place.decoded_size + place.decoded_size / 64 + sizes;
+      listed.decoded_size + listed.decoded_size / 64 + sizes;
   return {
-      place.begin,
-      std::min(place.end, skip_bytes(place.begin, kChunkHeaderBytes + data))};
+      listed.begin,
+      std::min(listed.end, skip_bytes(listed.begin, kChunkHeaderBytes + data))};
 }
 
 Status RecordFile::read_single(
     const Request& request, const RawBytes& run, Sink& sink,
     std::optional<UncheckedRecord>& unchecked) const {
   const std::uint64_t chunk = chunk_of(request.record);
-  const auto place = index_.chunks.at(chunk);
+  const auto listed = index_.chunks.at(chunk);
   ChunkView view;
-  TRY(open_chunk(chunk, run.from(place.begin), view));
-  const auto to = TRY(sink.place(request.slot, place.decoded_size));
-  return view.read_only_record(to, scratch().spare, unchecked);
+  TRY(open_chunk(chunk, run.from(listed.begin), view));
+  const auto to = TRY(sink.place(request.slot, listed.decoded_size));
+  return view.read_only_record(to, scratch().data, unchecked);
 }
 
 Status RecordFile::read_grouped(std::span<const Request> requests,
                                 const Visit& visit) const {
   TRY(check_mapped());
-  std::uint64_t id = 0;
+  std::uint64_t chunk_number = 0;
   ChunkCache::Chunk decoded;
   for (const Request& request : requests) {
-    if (!decoded || id != chunk_of(request.record)) {
-      id = chunk_of(request.record);
+    if (!decoded || chunk_number != chunk_of(request.record)) {
+      chunk_number = chunk_of(request.record);
       decoded.reset();
-      auto found = cache_->get(first_id_ + id, [&](DecodedChunk& to) {
+      auto found = cache_->get(first_id_ + chunk_number, [&](DecodedChunk& to) {
         return decode(request.record, to);
       });
-      if (!found.ok()) return explain(found.status(), request.record);
+      if (!found.ok()) {
+        return add_record_context(found.status(), request.record);
+      }
       decoded = std::move(found).value();
     }
     const auto record = static_cast<std::uint64_t>(request.record);
-    TRY(explain(visit(request, decoded->record(record % index_.group_size)),
-                request.record));
+    TRY(add_record_context(
+        visit(request, decoded->record(record % index_.group_size)),
+        request.record));
   }
   return {};
 }
@@ -177,12 +184,12 @@ Status RecordFile::sizes(std::span<const Request> requests,
 
 // Decodes the chunk of a record.
 Status RecordFile::decode(std::int64_t record, DecodedChunk& to) const {
-  Scratch& spare = scratch();
-  const RawBytes raw = TRY(fetch(extent(record), spare.raw));
+  Scratch& scratch_memory = scratch();
+  const RawBytes raw = TRY(fetch(extent(record), scratch_memory.raw));
   ChunkView view;
   Status status = open_chunk(chunk_of(record), raw, view);
-  if (status.ok()) status = view.decode(to, spare.spare);
-  spare.shrink();
+  if (status.ok()) status = view.decode(to, scratch_memory.data);
+  scratch_memory.shrink();
   return status;
 }
 
@@ -190,30 +197,30 @@ Status RecordFile::decode(std::int64_t record, DecodedChunk& to) const {
 // all of it.  Reads the missing bytes.
 Status RecordFile::open_chunk(std::uint64_t chunk, const RawBytes& raw,
                               ChunkView& view) const {
-  TRY(open_as_listed(chunk, raw, view));
-  if (view.whole()) return {};
+  TRY(open_and_compare(chunk, raw, view));
+  if (view.is_complete()) return {};
   const auto all = TRY(fetch({raw.begin, view.data_end()}, scratch().raw));
   // The file may change between two reads, so check the chunk again.
-  TRY(open_as_listed(chunk, all, view));
-  if (view.whole()) return {};
-  return view.placed(damaged("it grew while it was read"));
+  TRY(open_and_compare(chunk, all, view));
+  if (view.is_complete()) return {};
+  return view.add_chunk_context(damaged("it grew while it was read"));
 }
 
 // Opens a view of a chunk, which must agree with the footer.
-Status RecordFile::open_as_listed(std::uint64_t chunk, const RawBytes& raw,
-                                  ChunkView& view) const {
-  const auto place = index_.chunks.at(chunk);
-  TRY(view.open(raw, place.end, verify_));
+Status RecordFile::open_and_compare(std::uint64_t chunk, const RawBytes& raw,
+                                    ChunkView& view) const {
+  const auto listed = index_.chunks.at(chunk);
+  TRY(view.open(raw, listed.end, verify_));
   const ChunkSizes& found = view.header().sizes;
   const std::uint64_t records = index_.records_in(chunk);
   if (found.num_records == records &&
-      found.decoded_size == place.decoded_size) {
+      found.decoded_size == listed.decoded_size) {
     return {};
   }
-  return view.placed(damaged("it has ", found.num_records, " records of ",
-                             found.decoded_size,
-                             " bytes, but the footer lists ", records,
-                             " records of ", place.decoded_size, " bytes"));
+  return view.add_chunk_context(
+      damaged("it has ", found.num_records, " records of ", found.decoded_size,
+              " bytes, but the footer lists ", records, " records of ",
+              listed.decoded_size, " bytes"));
 }
 
 }  // namespace gristmill

@@ -35,7 +35,7 @@ class RecordFile final : public FileReader {
     // The expected version of the file.  If empty, any version is accepted.
     std::optional<FileStamp> stamp = std::nullopt;
     // Paths at which a long index may be saved, in the order of preference.
-    std::vector<std::string> kept = {};
+    std::vector<std::string> index_paths = {};
   };
 
   ~RecordFile() override { cache_->drop(first_id_, index_.num_chunks()); }
@@ -85,7 +85,7 @@ class RecordFile final : public FileReader {
     return static_cast<std::uint64_t>(record) / index_.group_size;
   }
   [[nodiscard]] Extent extent(std::int64_t record) const override;
-  [[nodiscard]] bool is_kept(std::int64_t record) const override {
+  [[nodiscard]] bool is_cached(std::int64_t record) const override {
     return !knows_sizes() && cache_->has(first_id_ + chunk_of(record));
   }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
@@ -97,8 +97,8 @@ class RecordFile final : public FileReader {
   Status decode(std::int64_t record, DecodedChunk& to) const;
   Status open_chunk(std::uint64_t chunk, const RawBytes& raw,
                     ChunkView& view) const;
-  Status open_as_listed(std::uint64_t chunk, const RawBytes& raw,
-                        ChunkView& view) const;
+  Status open_and_compare(std::uint64_t chunk, const RawBytes& raw,
+                          ChunkView& view) const;
 
   const RecordIndex index_;
   const Verify verify_;

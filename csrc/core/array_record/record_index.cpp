@@ -8,7 +8,7 @@
 #include "core/array_record/footer.hpp"
 #include "core/base/varint.hpp"
 #include "core/files/index_file.hpp"
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -16,8 +16,8 @@ namespace {
 
 // Bytes to read at once from the footer of a file with a high latency: for the
 // whole footer, and for its first record only.
-constexpr std::uint64_t kMaxAheadBytes = std::uint64_t{64} << 20;
-constexpr std::uint64_t kFrontAheadBytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t kFooterReadBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kFrontReadBytes = std::uint64_t{256} << 10;
 
 // The minimum number of chunks for saving an index.  Parsing a footer with this
 // many chunks takes about 0.3 ms; loading a saved index is faster.
@@ -35,7 +35,7 @@ struct Entry {
 
 // Reads three fields in this order, each after its tag.  Returns false if the
 // record has any other form.
-bool read_in_order(std::span<const std::byte> record, Entry& entry) {
+bool read_entry_in_order(std::span<const std::byte> record, Entry& entry) {
   ByteCursor cursor(record);
   std::uint8_t tag = 0;
   return cursor.byte(tag) && tag == 0x08 && cursor.varint(entry.offset) &&
@@ -45,7 +45,7 @@ bool read_in_order(std::span<const std::byte> record, Entry& entry) {
 }
 
 bool read_entry(std::span<const std::byte> record, Entry& entry) {
-  if (read_in_order(record, entry)) return true;
+  if (read_entry_in_order(record, entry)) return true;
   Fields fields;
   if (!fields.read(record)) return false;
   entry = {fields.numbers[1], fields.numbers[2], fields.numbers[3]};
@@ -74,14 +74,14 @@ class IndexBuilder {
       } else if (Entry entry; !read_entry(record, entry)) {
         return damaged("its record ", i, ": it is not readable");
       } else if (!add(entry)) {
-        return damaged("its record ", i, ": ", explain(entry));
+        return damaged("its record ", i, ": ", rejection_reason(entry));
       }
     }
     if (values.left() > 0) return damaged("its records exceed their sizes");
     if (sizes.left() > 0) return damaged("it has more sizes than records");
-    if (num_records_ != index_.num_records) {
+    if (total_records_ != index_.num_records) {
       return damaged("the records of its chunks add up to ",
-                     found(num_records_, index_.num_records));
+                     found(total_records_, index_.num_records));
     }
     index_.chunks.finish(footer_.offset());
     return std::move(index_);
@@ -91,24 +91,24 @@ class IndexBuilder {
   // Adds a chunk.  Returns false if its entry is invalid.
   bool add(const Entry& entry) {
     if (index_.num_chunks() == 0) index_.group_size = entry.records;
-    if (entry.offset < least_offset_ || entry.offset >= footer_.offset() ||
+    if (entry.offset < min_offset_ || entry.offset >= footer_.offset() ||
         entry.decoded_size > kMaxDecodedBytes || entry.records == 0 ||
         entry.records > footer_.offset() || entry.records > index_.group_size ||
-        (last_records_ != index_.group_size && index_.num_chunks() > 0)) {
+        (previous_records_ != index_.group_size && index_.num_chunks() > 0)) {
       return false;
     }
-    least_offset_ = entry.offset + 1;
-    last_records_ = entry.records;
-    num_records_ += entry.records;
+    min_offset_ = entry.offset + 1;
+    previous_records_ = entry.records;
+    total_records_ += entry.records;
     index_.chunks.add(entry.offset, entry.decoded_size);
     return true;
   }
 
   // Returns the reason why add() rejected an entry.
-  [[nodiscard]] std::string explain(const Entry& entry) const {
-    if (entry.offset < least_offset_ || entry.offset >= footer_.offset()) {
+  [[nodiscard]] std::string rejection_reason(const Entry& entry) const {
+    if (entry.offset < min_offset_ || entry.offset >= footer_.offset()) {
       return concat("its chunk is at offset ", entry.offset,
-                    ", expected one from ", least_offset_, " to ",
+                    ", expected one from ", min_offset_, " to ",
                     footer_.offset() - 1);
     }
     if (entry.decoded_size > kMaxDecodedBytes) {
@@ -117,8 +117,8 @@ class IndexBuilder {
     }
     // All chunks except the last have as many records as the first.
     const std::uint64_t group = index_.group_size;
-    if (index_.num_chunks() > 0 && last_records_ != group) {
-      return concat("the chunk before has ", found(last_records_, group),
+    if (index_.num_chunks() > 0 && previous_records_ != group) {
+      return concat("the chunk before has ", found(previous_records_, group),
                     " records");
     }
     return concat("its chunk has ", entry.records, " records, expected 1 to ",
@@ -128,9 +128,9 @@ class IndexBuilder {
   const Footer& footer_;
   RecordIndex index_;
   // The lowest valid offset of the next chunk.
-  std::uint64_t least_offset_ = kFirstChunk;
-  std::uint64_t last_records_ = 0;  // Records of the last chunk added.
-  std::uint64_t num_records_ = 0;   // Records of all chunks added so far.
+  std::uint64_t min_offset_ = kFirstChunk;
+  std::uint64_t previous_records_ = 0;  // Records of the last chunk added.
+  std::uint64_t total_records_ = 0;     // Records of all chunks added so far.
 };
 
 Result<RecordIndex> read_entries(Footer& footer) {
@@ -140,40 +140,41 @@ Result<RecordIndex> read_entries(Footer& footer) {
   return IndexBuilder(footer).build(records);
 }
 
-Result<RecordIndex> read_placed(Footer& footer) {
+Result<RecordIndex> build_index(Footer& footer) {
   auto index = read_entries(footer);
-  if (!index.ok()) return footer.placed(index.status());
+  if (!index.ok()) return footer.add_footer_context(index.status());
   return index;
 }
 
-Result<RecordIndex> read_kept(const File& file, Footer& footer,
-                              std::span<const std::string> kept) {
+Result<RecordIndex> load_or_build(const File& file, Footer& footer,
+                                  std::span<const std::string> index_paths) {
   const IndexFile::Origin origin{FileStamp::of(file), footer.hash()};
-  const auto make = [&]() -> Result<IndexFile> {
-    RecordIndex made = TRY(read_placed(footer));
-    return IndexFile{origin, made.num_records, made.group_size,
-                     std::move(made.options), std::move(made.chunks)};
+  const auto build = [&]() -> Result<IndexFile> {
+    RecordIndex index = TRY(build_index(footer));
+    return IndexFile{origin, index.num_records, index.group_size,
+                     std::move(index.options), std::move(index.chunks)};
   };
-  IndexFile index = TRY(kept_index(file, origin, kept, kMaxIndexWait, make));
+  IndexFile index =
+      TRY(load_or_build_index(file, origin, index_paths, kMaxIndexWait, build));
   return RecordIndex{index.num_records, index.group_size,
                      std::move(index.chunks), std::move(index.options)};
 }
 
 }  // namespace
 
-Result<RecordIndex> RecordIndex::read(const File& file, Verify verify,
-                                      std::span<const std::string> kept) {
-  const bool keep = !kept.empty();
-  Footer footer =
-      TRY(Footer::find(file, verify, keep ? kFrontAheadBytes : kMaxAheadBytes));
-  if (keep && footer.num_chunks() >= kMinSavedChunks) {
-    return read_kept(file, footer, kept);
+Result<RecordIndex> RecordIndex::read(
+    const File& file, Verify verify, std::span<const std::string> index_paths) {
+  const bool may_save = !index_paths.empty();
+  Footer footer = TRY(Footer::find(
+      file, verify, may_save ? kFrontReadBytes : kFooterReadBytes));
+  if (may_save && footer.num_chunks() >= kMinSavedChunks) {
+    return load_or_build(file, footer, index_paths);
   }
-  return read_placed(footer);
+  return build_index(footer);
 }
 
 Result<RecordCount> RecordCount::read(const File& file, Verify verify) {
-  Footer footer = TRY(Footer::find(file, verify, kFrontAheadBytes));
+  Footer footer = TRY(Footer::find(file, verify, kFrontReadBytes));
   auto counts = footer.read_front();
   if (counts.ok()) {
     return RecordCount{counts.value().num_records, counts.value().num_chunks,

@@ -23,11 +23,12 @@ namespace gristmill {
 
 struct RecordIndex {
   // Reads the index of an ArrayRecord file.  Loads a long index from the first
-  // of `kept` that matches the file.  If none does, saves the index at the
-  // first path that is writable, so that all processes share one copy.  Errors
-  // do not name the file.
-  static Result<RecordIndex> read(const File& file, Verify verify,
-                                  std::span<const std::string> kept = {});
+  // of `index_paths` that matches the file.  If none does, saves the index at
+  // the first path that is writable, so that all processes share one copy.
+  // Errors do not name the file.
+  static Result<RecordIndex> read(
+      const File& file, Verify verify,
+      std::span<const std::string> index_paths = {});
 
   [[nodiscard]] std::uint64_t num_chunks() const { return chunks.size(); }
 

@@ -17,8 +17,8 @@ class Machine {
         buffers_(program.buffers),
         sizes_(sizes),
         to_(to),
-        out_(to.values.all().data()),
-        front_(to.values.all().size()),
+        records_(to.values.all().data()),
+        free_bytes_(to.values.all().size()),
         records_left_(sizes.num_records) {
     to_.ends.resize(static_cast<std::size_t>(sizes.num_records));
   }
@@ -39,9 +39,11 @@ class Machine {
   // Writes `bytes` before the bytes written so far.  Returns false if they do
   // not fit.
   [[nodiscard]] bool put(std::span<const std::byte> bytes) {
-    if (bytes.size() > front_) return false;
-    front_ -= bytes.size();
-    if (!bytes.empty()) std::memcpy(out_ + front_, bytes.data(), bytes.size());
+    if (bytes.size() > free_bytes_) return false;
+    free_bytes_ -= bytes.size();
+    if (!bytes.empty()) {
+      std::memcpy(records_ + free_bytes_, bytes.data(), bytes.size());
+    }
     return true;
   }
   [[nodiscard]] bool put_tag(const State& state) {
@@ -55,38 +57,41 @@ class Machine {
   std::vector<ByteCursor>& buffers_;
   const ChunkSizes sizes_;
   DecodedChunk& to_;
-  std::byte* const out_;
-  std::size_t front_;           // Unwritten bytes, all at the start of out_.
+  std::byte* const records_;
+  std::size_t free_bytes_;  // Unwritten bytes, all at the start of records_.
   std::uint64_t records_left_;  // Records that are not complete.
-  struct Open {
-    std::size_t end;     // front_ at the end of the submessage.
+  struct OpenSubmessage {
+    std::size_t end;     // free_bytes_ at the end of the submessage.
     const State* state;  // The state that holds its tag.
   };
-  std::vector<Open> open_;  // Submessages whose start is still to come.
+  // Submessages whose start is still to come.
+  std::vector<OpenSubmessage> open_submessages_;
 };
 
 Status Machine::run(std::uint32_t first, ByteCursor transitions) {
   if (states_.empty()) return finish();
   // A program without loops passes at most this many states between two bytes
   // of transitions.
-  const std::uint64_t most_unread = 4 * (states_.size() + 1);
-  std::uint64_t unread = 0;
+  const std::uint64_t max_free_steps = 4 * (states_.size() + 1);
+  std::uint64_t free_steps = 0;
   const State* state = &states_[first];
-  std::uint32_t free_steps = state->implicit ? 1 : 0;
+  std::uint32_t implicit_steps = state->implicit ? 1 : 0;
   for (;;) {
     TRY(execute(*state));
     std::size_t next = state->next;
-    if (free_steps == 0) {
+    if (implicit_steps == 0) {
       std::uint8_t byte = 0;
       if (!transitions.byte(byte)) return finish();
       next += byte >> 2;
       if (next >= states_.size())
         return malformed("the target of a transition is out of range");
-      free_steps = (byte & 3u) + (states_[next].implicit ? 1 : 0);
-      unread = 0;
+      implicit_steps = (byte & 3u) + (states_[next].implicit ? 1 : 0);
+      free_steps = 0;
     } else {
-      if (!states_[next].implicit) --free_steps;
-      if (++unread > most_unread) return malformed("its states are a loop");
+      if (!states_[next].implicit) --implicit_steps;
+      if (++free_steps > max_free_steps) {
+        return malformed("its states are a loop");
+      }
     }
     state = &states_[next];
   }
@@ -124,7 +129,7 @@ Status Machine::put_from_buffer(const State& state) {
   if (state.op == Op::kTagAndVarint) {
     // The continuation bits of a varint are not stored.
     for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
-      out_[front_ + i] |= std::byte{0x80};
+      records_[free_bytes_ + i] |= std::byte{0x80};
     }
   }
   return put_tag(state) ? Status() : too_long();
@@ -156,34 +161,41 @@ Status Machine::put_raw_record(const State& state) {
 
 Status Machine::end_submessage(const State& state) {
   // Each submessage needs at least two bytes.
-  if (open_.size() >= front_) return too_long();
-  open_.push_back({front_, &state});
+  if (open_submessages_.size() >= free_bytes_) return too_long();
+  open_submessages_.push_back({free_bytes_, &state});
   return {};
 }
 
 Status Machine::start_submessage() {
-  if (open_.empty()) return malformed("a submessage starts that does not end");
-  const Open ended = open_.back();
-  open_.pop_back();
+  if (open_submessages_.empty()) {
+    return malformed("a submessage starts that does not end");
+  }
+  const OpenSubmessage submessage = open_submessages_.back();
+  open_submessages_.pop_back();
   std::array<std::byte, kMaxVarint> length;
-  const std::byte* const end = put_varint(length.data(), ended.end - front_);
-  const bool fits = put({length.data(), end}) && put_tag(*ended.state);
+  const std::byte* const end =
+      put_varint(length.data(), submessage.end - free_bytes_);
+  const bool fits = put({length.data(), end}) && put_tag(*submessage.state);
   return fits ? Status() : too_long();
 }
 
 Status Machine::start_record() {
-  if (!open_.empty()) return malformed("a record starts inside a submessage");
+  if (!open_submessages_.empty()) {
+    return malformed("a record starts inside a submessage");
+  }
   if (records_left_ == 0) return malformed("there are too many records");
   // The records come in reverse order; each one ends where the next one starts.
   --records_left_;
-  if (records_left_ > 0) to_.ends[records_left_ - 1] = front_;
+  if (records_left_ > 0) to_.ends[records_left_ - 1] = free_bytes_;
   return {};
 }
 
 Status Machine::finish() {
-  if (!open_.empty()) return malformed("a submessage has no start");
+  if (!open_submessages_.empty()) return malformed("a submessage has no start");
   if (records_left_ > 0) return malformed("there are too few records");
-  if (front_ > 0) return malformed("the records are smaller than their size");
+  if (free_bytes_ > 0) {
+    return malformed("the records are smaller than their size");
+  }
   if (!to_.ends.empty()) to_.ends.back() = sizes_.decoded_size;
   return {};
 }

@@ -52,11 +52,11 @@ struct TransposedState {
 };
 
 struct TransposedProgram {
-  std::vector<Unpacked> buckets;  // The buffers are parts of these.
+  std::vector<UnpackedPart> buckets;  // The buffers are parts of these.
   std::vector<ByteCursor> buffers;
   std::vector<TransposedState> states;
-  std::uint32_t first = 0;  // The initial state, if there are any states.
-  Unpacked transitions;     // The next states of states that are not implicit.
+  std::uint32_t first = 0;   // The initial state, if there are any states.
+  UnpackedPart transitions;  // The next states of states that are not implicit.
 };
 
 // Reads the program from the data of a chunk.  Checks that all indices are in

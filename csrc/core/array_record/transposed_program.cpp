@@ -40,10 +40,10 @@ class ProgramReader {
 
  private:
   Status read_buffers(ByteCursor& header, ByteCursor& data);
-  Status cut_buffers(const std::vector<std::uint64_t>& lengths);
+  Status split_buckets(const std::vector<std::uint64_t>& lengths);
   Status read_states(ByteCursor& header);
   Status read_tags(ByteCursor& header);
-  Status read_ways(ByteCursor& header);
+  Status read_successors(ByteCursor& header);
 
   // Each state that writes a varint has one subtype.
   [[nodiscard]] std::uint64_t count_subtypes() const {
@@ -74,7 +74,7 @@ Status ProgramReader::run(std::span<const std::byte> bytes) {
   if (!data.varint(header_size) || !data.take(header_size, stored)) {
     return malformed("the header exceeds the data");
   }
-  Unpacked header;
+  UnpackedPart header;
   TRY(unpack(codec_, stored, kMaxHeaderBytes, "header", header));
   ByteCursor cursor(header.bytes);
   TRY(read_buffers(cursor, data));
@@ -96,42 +96,46 @@ Status ProgramReader::read_buffers(ByteCursor& header, ByteCursor& data) {
       num_buckets > header.left() || num_buffers > header.left()) {
     return malformed("too many buffers");
   }
-  std::uint64_t most = sizes_.decoded_size + sizes_.num_records * kMaxVarint;
+  std::uint64_t max_bucket_bytes =
+      sizes_.decoded_size + sizes_.num_records * kMaxVarint;
   to_.buckets.resize(num_buckets);
-  for (Unpacked& bucket : to_.buckets) {
+  for (UnpackedPart& bucket : to_.buckets) {
     std::uint64_t size = 0;
     std::span<const std::byte> stored;
     if (!header.varint(size) || !data.take(size, stored)) {
       return malformed("a bucket exceeds the data");
     }
-    TRY(unpack(codec_, stored, most, "buckets", bucket));
-    most -= bucket.bytes.size();
+    TRY(unpack(codec_, stored, max_bucket_bytes, "buckets", bucket));
+    max_bucket_bytes -= bucket.bytes.size();
   }
   std::vector<std::uint64_t> lengths(num_buffers);
   for (std::uint64_t& length : lengths) {
     if (!header.varint(length)) return malformed("a buffer has no length");
   }
-  return cut_buffers(lengths);
+  return split_buckets(lengths);
 }
 
-Status ProgramReader::cut_buffers(const std::vector<std::uint64_t>& lengths) {
+Status ProgramReader::split_buckets(const std::vector<std::uint64_t>& lengths) {
   auto bucket = to_.buckets.begin();
-  ByteCursor rest({});
+  ByteCursor bucket_bytes({});
   const auto refill = [&] {
-    while (rest.left() == 0 && bucket != to_.buckets.end()) {
-      rest = ByteCursor(bucket->bytes);
+    while (bucket_bytes.left() == 0 && bucket != to_.buckets.end()) {
+      bucket_bytes = ByteCursor(bucket->bytes);
       ++bucket;
     }
   };
   for (const std::uint64_t length : lengths) {
     refill();
     std::span<const std::byte> bytes;
-    if (!rest.take(length, bytes))
+    if (!bucket_bytes.take(length, bytes)) {
       return malformed("a buffer exceeds its bucket");
+    }
     to_.buffers.emplace_back(bytes);
   }
   refill();
-  if (rest.left() > 0) return malformed("a bucket has more than its buffers");
+  if (bucket_bytes.left() > 0) {
+    return malformed("a bucket has more than its buffers");
+  }
   return {};
 }
 
@@ -148,7 +152,7 @@ Status ProgramReader::read_tags(ByteCursor& header) {
 }
 
 // Reads the successor of each state, or the first of its possible successors.
-Status ProgramReader::read_ways(ByteCursor& header) {
+Status ProgramReader::read_successors(ByteCursor& header) {
   const auto count = static_cast<std::uint32_t>(tags_.size());
   to_.states.resize(count);
   for (TransposedState& state : to_.states) {
@@ -168,7 +172,7 @@ Status ProgramReader::read_ways(ByteCursor& header) {
 
 Status ProgramReader::read_states(ByteCursor& header) {
   TRY(read_tags(header));
-  TRY(read_ways(header));
+  TRY(read_successors(header));
   std::span<const std::byte> bytes;
   if (!header.take(count_subtypes(), bytes)) {
     return malformed("subtypes are missing");

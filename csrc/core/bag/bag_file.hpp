@@ -50,11 +50,11 @@ class BagFile final : public FileReader {
         compressed_(compressed) {}
 
   [[nodiscard]] Extent extent(std::int64_t record) const override {
-    const auto at = limits_.place(static_cast<std::uint64_t>(record));
-    return {at.begin, at.end};
+    const auto range = limits_.place(static_cast<std::uint64_t>(record));
+    return {range.begin, range.end};
   }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
-  Status each(
+  Status read_stored(
       std::span<const Request> requests,
       const std::function<Status(const Request&, std::span<const std::byte>)>&
           deliver) const;

@@ -21,15 +21,15 @@ constexpr const char* kHint =
 
 }  // namespace
 
-Result<BagLimits::Section> BagLimits::find(const File& records,
-                                           const File* separate) {
-  if (separate != nullptr) {
-    const std::uint64_t size = separate->size();
+Result<BagLimits::Section> BagLimits::find_section(const File& records,
+                                                   const File* limits_file) {
+  if (limits_file != nullptr) {
+    const std::uint64_t size = limits_file->size();
     if (size % kLimitBytes != 0) {
       return damaged("the file has ", size, " bytes, expected a multiple of 8",
                      kHint);
     }
-    return Section{separate, 0, size / kLimitBytes, records.size()};
+    return Section{limits_file, 0, size / kLimitBytes, records.size()};
   }
   const std::uint64_t size = records.size();
   if (size == 0) return Section{&records, 0, 0, 0};
@@ -48,12 +48,13 @@ Result<BagLimits::Section> BagLimits::find(const File& records,
 }
 
 Result<std::uint64_t> BagLimits::count(const File& records,
-                                       const File* separate) {
-  return TRY(find(records, separate)).count;
+                                       const File* limits_file) {
+  return TRY(find_section(records, limits_file)).count;
 }
 
-Result<BagLimits> BagLimits::read(const File& records, const File* separate) {
-  const Section section = TRY(find(records, separate));
+Result<BagLimits> BagLimits::read(const File& records,
+                                  const File* limits_file) {
+  const Section section = TRY(find_section(records, limits_file));
   BagLimits limits;
   ByteBuffer window;
   std::uint64_t end = 0;  // The end of the previous record.
@@ -64,9 +65,9 @@ Result<BagLimits> BagLimits::read(const File& records, const File* separate) {
     for (std::uint64_t k = 0; k < count; ++k) {
       const auto limit =
           load_le<std::uint64_t>(window.all().data() + k * kLimitBytes);
-      if (limit < end || limit > section.most) {
+      if (limit < end || limit > section.max_limit) {
         return damaged("the limit of record ", i + k, " is ", limit,
-                       ", but must be in [", end, ", ", section.most, "]",
+                       ", expected one from ", end, " to ", section.max_limit,
                        kHint);
       }
       limits.places_.add(end, 0);

@@ -18,22 +18,23 @@ namespace gristmill {
 
 class BagLimits {
  public:
-  // Returns the number of records, with one read at most.  `separate` is the
+  // Returns the number of records, with one read at most.  `limits_file` is the
   // file with the limits, or null if they are at the end of `records`.
-  static Result<std::uint64_t> count(const File& records, const File* separate);
+  static Result<std::uint64_t> count(const File& records,
+                                     const File* limits_file);
 
   // Reads all limits.
-  static Result<BagLimits> read(const File& records, const File* separate);
+  static Result<BagLimits> read(const File& records, const File* limits_file);
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // The position of record `i` in the file of records.
+  // Returns the range of record `i` in the file of records.
   // REQUIRES: i < size().
   [[nodiscard]] PackedChunks::Chunk place(std::uint64_t i) const {
     return places_.at(i);
   }
 
-  // The memory of the list, in bytes.
+  // Returns the size of the list in memory, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:
@@ -42,9 +43,10 @@ class BagLimits {
     const File* file;
     std::uint64_t begin;
     std::uint64_t count;
-    std::uint64_t most;  // The largest valid limit.
+    std::uint64_t max_limit;  // The largest valid limit.
   };
-  static Result<Section> find(const File& records, const File* separate);
+  static Result<Section> find_section(const File& records,
+                                      const File* limits_file);
 
   PackedChunks places_;
 };

@@ -16,7 +16,7 @@ struct StreamDeleter {
 };
 
 // Returns the decompressed size of a frame by decompressing it.
-Result<std::uint64_t> measure(std::span<const std::byte> frame) {
+Result<std::uint64_t> decompressed_size(std::span<const std::byte> frame) {
   const std::unique_ptr<ZSTD_DStream, StreamDeleter> stream(
       ZSTD_createDStream());
   if (!stream) return no_memory_for("decompressing zstd");
@@ -25,12 +25,13 @@ Result<std::uint64_t> measure(std::span<const std::byte> frame) {
   std::uint64_t total = 0;
   for (;;) {
     ZSTD_outBuffer to{bytes.data(), bytes.size(), 0};
-    const std::size_t left = ZSTD_decompressStream(stream.get(), &to, &from);
-    if (ZSTD_isError(left)) {
-      return damaged("zstd data are damaged: ", ZSTD_getErrorName(left));
+    const std::size_t input_hint =
+        ZSTD_decompressStream(stream.get(), &to, &from);
+    if (ZSTD_isError(input_hint)) {
+      return damaged("zstd data are damaged: ", ZSTD_getErrorName(input_hint));
     }
     total += to.pos;
-    if (left == 0) return total;
+    if (input_hint == 0) return total;
     if (from.pos == from.size && to.pos < to.size) {
       return damaged("zstd data are damaged: they end too early");
     }
@@ -43,11 +44,11 @@ Result<std::uint64_t> zstd_record_size(std::span<const std::byte> record) {
   if (record.empty()) return std::uint64_t{0};
   const unsigned long long size =
       ZSTD_getFrameContentSize(record.data(), record.size());
-  if (size == ZSTD_CONTENTSIZE_UNKNOWN) return measure(record);
+  if (size == ZSTD_CONTENTSIZE_UNKNOWN) return decompressed_size(record);
   if (size == ZSTD_CONTENTSIZE_ERROR) {
     return damaged("it is not compressed with zstd");
   }
-  if (!plausible(Codec::kZstd, record.size(), size)) {
+  if (!is_plausible_size(Codec::kZstd, record.size(), size)) {
     return damaged("its ", record.size(), " bytes cannot decompress to ", size,
                    " bytes");
   }

@@ -27,9 +27,9 @@ constexpr std::size_t kBlockRows = 16;
 // lines that they fill only partially.
 constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
 
-// Up to this many chunks per row, an array with a number for each chunk is
-// cheaper than a hash table of the chunks that contain rows.
-constexpr std::size_t kFewChunks = 4;
+// If there are at most this many chunks per row, an array with a number for
+// each chunk is cheaper than a hash table of the chunks that contain rows.
+constexpr std::size_t kMaxChunksPerRow = 4;
 
 // Calls `rows` with a function that copies one row.  Common sizes become
 // constants, so that memcpy compiles to a few moves.
@@ -62,47 +62,47 @@ class ChunkFinder {
   explicit ChunkFinder(std::span<const std::int64_t> bounds)
       : bounds_(bounds),
         last_(static_cast<std::int64_t>(bounds.size()) - 2),
-        chunks_in_a_row_(static_cast<double>(bounds.size() - 1) /
-                         static_cast<double>(bounds.back())) {}
+        chunks_per_row_(static_cast<double>(bounds.size() - 1) /
+                        static_cast<double>(bounds.back())) {}
 
   [[nodiscard]] std::size_t find(std::int64_t row) const noexcept {
     // Correct if all chunks have the same size, as they almost always do.
     const auto guess = static_cast<std::size_t>(std::min(
-        static_cast<std::int64_t>(static_cast<double>(row) * chunks_in_a_row_),
+        static_cast<std::int64_t>(static_cast<double>(row) * chunks_per_row_),
         last_));
     if (bounds_[guess] <= row && row < bounds_[guess + 1]) return guess;
     // Search without branches: rows come in any order, so half of the branches
     // would be mispredicted.
-    std::size_t at = 0;
+    std::size_t chunk = 0;
     for (std::size_t count = bounds_.size(); count > 1; count -= count / 2) {
       const std::size_t half = count / 2;
-      at += static_cast<std::size_t>(bounds_[at + half] <= row) * half;
+      chunk += static_cast<std::size_t>(bounds_[chunk + half] <= row) * half;
     }
-    return at;
+    return chunk;
   }
 
  private:
   const std::span<const std::int64_t> bounds_;
   const std::int64_t last_;
-  const double chunks_in_a_row_;
+  const double chunks_per_row_;
 };
 
 // A hash table from chunks to their numbers.  It uses open addressing and is at
 // most half full.
-class NumbersOfChunks {
+class ChunkNumbers {
  public:
-  explicit NumbersOfChunks(std::size_t most)
-      : places_(std::bit_ceil(2 * most + 1), {-1, 0}) {}
+  explicit ChunkNumbers(std::size_t max_chunks)
+      : entries_(std::bit_ceil(2 * max_chunks + 1), {-1, 0}) {}
 
   // Returns the number of a chunk.  Assigns `next` if the chunk has none.
   std::int64_t find_or_add(std::int64_t chunk, std::int64_t next) {
     // Consecutive chunks, the usual case, never collide.
-    auto at = static_cast<std::size_t>(chunk);
-    for (;; ++at) {
-      auto& [known, number] = places_[at & (places_.size() - 1)];
-      if (known == chunk) return number;
-      if (known < 0) {
-        known = chunk;
+    auto slot = static_cast<std::size_t>(chunk);
+    for (;; ++slot) {
+      auto& [entry_chunk, number] = entries_[slot & (entries_.size() - 1)];
+      if (entry_chunk == chunk) return number;
+      if (entry_chunk < 0) {
+        entry_chunk = chunk;
         number = next;
         return next;
       }
@@ -110,7 +110,7 @@ class NumbersOfChunks {
   }
 
  private:
-  std::vector<std::pair<std::int64_t, std::int64_t>> places_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> entries_;
 };
 
 }  // namespace
@@ -144,10 +144,10 @@ std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,
     std::size_t k = 0;
     auto* to = out.data();
     if (table.size() > kPrefetchTableBytes && rows.size() > kPrefetchRows) {
-      const auto ahead = std::min(row_bytes, kPrefetchRowBytes);
+      const auto prefetch_bytes = std::min(row_bytes, kPrefetchRowBytes);
       for (; k < rows.size() - kPrefetchRows; ++k, to += row_bytes) {
         const auto* next = from(k + kPrefetchRows);
-        for (std::size_t line = 0; line < ahead; line += kCacheLine) {
+        for (std::size_t line = 0; line < prefetch_bytes; line += kCacheLine) {
           __builtin_prefetch(next + line);
         }
         copy(to, from(k));
@@ -162,19 +162,21 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
                                       std::span<const std::int64_t> rows,
                                       std::span<std::int64_t> chunks,
                                       std::span<std::int64_t> offsets) {
-  std::vector<std::int64_t> found;
-  if (rows.empty()) return found;
+  std::vector<std::int64_t> used_chunks;
+  if (rows.empty()) return used_chunks;
   const ChunkFinder finder(bounds);
   const auto find_all = [&](const auto& find_or_add) {
     for (std::size_t k = 0; k < rows.size(); ++k) {
-      const std::size_t at = finder.find(rows[k]);
-      offsets[k] = rows[k] - bounds[at];
-      const auto next = static_cast<std::int64_t>(found.size());
-      chunks[k] = find_or_add(at, next);
-      if (chunks[k] == next) found.push_back(static_cast<std::int64_t>(at));
+      const std::size_t chunk_index = finder.find(rows[k]);
+      offsets[k] = rows[k] - bounds[chunk_index];
+      const auto next = static_cast<std::int64_t>(used_chunks.size());
+      chunks[k] = find_or_add(chunk_index, next);
+      if (chunks[k] == next) {
+        used_chunks.push_back(static_cast<std::int64_t>(chunk_index));
+      }
     }
   };
-  if (bounds.size() <= kFewChunks * rows.size()) {
+  if (bounds.size() <= kMaxChunksPerRow * rows.size()) {
     std::vector<std::int64_t> numbers(bounds.size(), -1);
     find_all([&](std::size_t chunk, std::int64_t next) {
       auto& number = numbers[chunk];
@@ -182,12 +184,12 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
       return number;
     });
   } else {
-    NumbersOfChunks numbers(rows.size());
+    ChunkNumbers numbers(rows.size());
     find_all([&](std::size_t chunk, std::int64_t next) {
       return numbers.find_or_add(static_cast<std::int64_t>(chunk), next);
     });
   }
-  return found;
+  return used_chunks;
 }
 
 void gather_chunks(std::span<const std::byte* const> tables,
@@ -239,41 +241,41 @@ void gather_interleaved(std::span<const std::byte* const> tables,
                         std::span<std::byte* const> outs) noexcept {
   const std::size_t row_bytes = sum(item_bytes);
   using Addresses = std::array<const std::byte*, kBlockRows>;
-  const auto find_block = [&](std::size_t first, Addresses& found) {
+  const auto find_block = [&](std::size_t first, Addresses& addresses) {
     const std::size_t count = std::min(kBlockRows, chunks.size() - first);
     for (std::size_t k = 0; k < count; ++k) {
-      found[k] = tables[static_cast<std::size_t>(chunks[first + k])] +
-                 static_cast<std::size_t>(offsets[first + k]) * row_bytes;
+      addresses[k] = tables[static_cast<std::size_t>(chunks[first + k])] +
+                     static_cast<std::size_t>(offsets[first + k]) * row_bytes;
       for (std::size_t line = 0; line < row_bytes; line += kCacheLine) {
-        __builtin_prefetch(found[k] + line);
+        __builtin_prefetch(addresses[k] + line);
       }
       // Rows may start anywhere in a line, so they may end one line later.
-      __builtin_prefetch(found[k] + row_bytes - 1);
+      __builtin_prefetch(addresses[k] + row_bytes - 1);
     }
     return count;
   };
-  Addresses here;
-  Addresses next;
+  Addresses block;
+  Addresses next_block;
   std::size_t first = 0;
-  std::size_t count = chunks.empty() || outs.empty() ? 0 : find_block(0, here);
+  std::size_t count = chunks.empty() || outs.empty() ? 0 : find_block(0, block);
   while (count > 0) {
-    const std::size_t behind = first + count;
-    const std::size_t more =
-        behind < chunks.size() ? find_block(behind, next) : 0;
-    std::size_t at = 0;
+    const std::size_t next_first = first + count;
+    const std::size_t next_count =
+        next_first < chunks.size() ? find_block(next_first, next_block) : 0;
+    std::size_t column_offset = 0;
     for (std::size_t c = 0; c < outs.size(); ++c) {
       const std::size_t bytes = item_bytes[c];
       with_row_copy(bytes, [&](const auto& copy) {
         auto* to = outs[c] + first * bytes;
         for (std::size_t k = 0; k < count; ++k, to += bytes) {
-          copy(to, here[k] + at);
+          copy(to, block[k] + column_offset);
         }
       });
-      at += bytes;
+      column_offset += bytes;
     }
-    std::swap(here, next);
-    first = behind;
-    count = more;
+    std::swap(block, next_block);
+    first = next_first;
+    count = next_count;
   }
 }
 

@@ -35,18 +35,18 @@ std::ptrdiff_t RowFiller::whole_misfit(
 RowFiller::Taken RowFiller::plan(std::span<const CellRange> element,
                                  std::span<CellRange> taken) const noexcept {
   if (whole_misfit(element) >= 0) return Taken::kNothing;
-  bool cut = false;
-  bool any = false;
+  bool is_cut = false;
+  bool takes_any = false;
   for (std::size_t f = 0; f < features_.size(); ++f) {
     const auto room = features_[f].length - used_[f];
     const auto count = std::min(element[f].size(), room);
     taken[f] = {element[f].begin, element[f].begin + count};
     if (features_[f].whole) continue;
-    cut |= count < element[f].size();
-    any |= count > 0;
+    is_cut |= count < element[f].size();
+    takes_any |= count > 0;
   }
-  if (!cut) return Taken::kAll;
-  return any ? Taken::kPart : Taken::kNothing;
+  if (!is_cut) return Taken::kAll;
+  return takes_any ? Taken::kPart : Taken::kNothing;
 }
 
 void RowFiller::commit(std::span<const CellRange> taken) noexcept {

@@ -65,7 +65,7 @@ std::ptrdiff_t RowPlacer::find(
   const auto cells =
       std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   // No fitting row can be fuller: the element would fill it completely.
-  const auto most_used = fit_ == Fit::kFirst ? 0 : capacity_ - cells;
+  const auto max_used = fit_ == Fit::kFirst ? 0 : capacity_ - cells;
   std::ptrdiff_t best = -1;
   std::int64_t best_used = -1;
   for (std::size_t block = 0; block < blocks_; ++block) {
@@ -75,7 +75,7 @@ std::ptrdiff_t RowPlacer::find(
       if (used_[row] <= best_used || !fits(row, lengths, cells == 0)) continue;
       best = static_cast<std::ptrdiff_t>(row);
       best_used = used_[row];
-      if (best_used >= most_used) return best;
+      if (best_used >= max_used) return best;
     }
   }
   return best;
@@ -84,14 +84,14 @@ std::ptrdiff_t RowPlacer::find(
 void RowPlacer::set_room(std::size_t row, std::size_t feature,
                          std::int64_t room) noexcept {
   const auto block = row / kBlock;
-  auto* const rooms = &room_[feature * rows_];
-  auto& most = block_room_[feature * blocks_ + block];
-  const bool was_most = rooms[row] == most;
-  rooms[row] = room;
-  if (!was_most) return;
+  auto* const feature_room = &room_[feature * rows_];
+  auto& block_max = block_room_[feature * blocks_ + block];
+  const bool was_max = feature_room[row] == block_max;
+  feature_room[row] = room;
+  if (!was_max) return;
   const auto first = block * kBlock;
-  most =
-      *std::max_element(rooms + first, rooms + std::min(rows_, first + kBlock));
+  block_max = *std::max_element(feature_room + first,
+                                feature_room + std::min(rows_, first + kBlock));
 }
 
 void RowPlacer::place(std::size_t row,

@@ -5,7 +5,8 @@
 // the last feature of a name replaces the ones before it.  Unknown fields are
 // skipped.
 //
-// Thread safety: const methods may overlap; Finds belong to one thread.
+// Thread safety: const methods may overlap; ParsedFeatures belong to one
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -27,22 +28,22 @@ class ExampleParser {
 
   // The values of one feature of a record.  The kind is kNone if the feature
   // is missing or has no list.
-  struct Found {
+  struct FeatureList {
     ListKind kind = ListKind::kNone;
-    Bytes list;          // A view into the record or into the Finds.
-    std::size_t at = 0;  // The offset of the feature in the record.
+    Bytes bytes;  // The list message, in the record or in the ParsedFeatures.
+    std::size_t offset = 0;  // The offset of the feature in the record.
   };
 
   // The features found in a record, valid until the next search.  REQUIRES: the
   // record is valid for as long.
-  struct Finds {
-    std::vector<Found> features;  // One for each of the parser's names.
+  struct ParsedFeatures {
+    std::vector<FeatureList> features;  // One for each of the parser's names.
     std::list<std::vector<std::byte>> joined;  // Messages joined from pieces.
   };
 
-  struct Named {
+  struct NamedFeature {
     std::string_view name;  // A view into the record.
-    Found found;
+    FeatureList list;
   };
 
   // The destination of a feature with a fixed number of values, for a block of
@@ -63,16 +64,17 @@ class ExampleParser {
     return names_;
   }
 
-  // Finds the features of a record.  Does not read their lists, which may be
-  // damaged.
-  Status find(Bytes record, Finds& finds) const;
+  // Finds the features of a record.  Does not read their lists, which
+  // may be damaged.
+  Status find(Bytes record, ParsedFeatures& parsed) const;
 
-  // Finds all features of a record that have a list, sorted by name.  Fails if
-  // any name is not UTF-8, even the name of a feature without a list.
-  static Status find_all(Bytes record, std::vector<Named>& named, Finds& finds);
+  // Finds all features of a record that have a list, sorted by name.
+  // Fails if any name is not UTF-8, even the name of a feature without a list.
+  static Status find_all(Bytes record, std::vector<NamedFeature>& named,
+                         ParsedFeatures& parsed);
 
   // Fills `to` with the numbers of a feature, like read_numbers().
-  Status read(std::size_t feature, const Found& found, Number number,
+  Status read(std::size_t feature, const FeatureList& list, Number number,
               std::span<std::byte> to) const;
 
   // Reads the columns of all records; record k is the bytes [offsets[k],
@@ -82,8 +84,9 @@ class ExampleParser {
                     std::span<const Column> columns,
                     std::size_t& position) const;
 
-  // Fails unless a feature is present and has a list of the kind `wanted`.
-  Status check(std::size_t feature, const Found& found, ListKind wanted) const;
+  // Fails unless a feature is present and has a list of the kind `expected`.
+  Status check(std::size_t feature, const FeatureList& list,
+               ListKind expected) const;
 
  private:
   [[nodiscard]] std::size_t index_of(std::string_view name) const noexcept;
@@ -96,7 +99,8 @@ class ExampleParser {
 };
 
 // Returns `status` with its feature named: "feature 'x' (at byte 3): ...".
-Status about(std::string_view name, const ExampleParser::Found& found,
-             const Status& status);
+Status add_feature_context(std::string_view name,
+                           const ExampleParser::FeatureList& list,
+                           const Status& status);
 
 }  // namespace gristmill

@@ -20,7 +20,7 @@ constexpr std::uint32_t kVarintTag = 1 << 3 | 0;
 constexpr std::uint32_t kPackedTag = 1 << 3 | 2;
 constexpr std::uint32_t kFixed32Tag = 1 << 3 | 5;
 
-constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kHighBits = 0x8080808080808080;
 
 // The bits of a half-precision number, a type that C++20 does not have.
@@ -32,7 +32,7 @@ enum class Outcome {
   kOk,
   kDamaged,
   kTooMany,
-  kMisfit,  // A number is out of range for its type.
+  kOutOfRange,  // A number is out of range for its type.
 };
 
 // Joins the low seven bits of each byte.
@@ -92,7 +92,7 @@ class Writer {
       : next_(reinterpret_cast<T*>(to.data())),
         end_(next_ + to.size() / sizeof(T)) {}
 
-  [[nodiscard]] bool full() const noexcept { return next_ == end_; }
+  [[nodiscard]] bool is_full() const noexcept { return next_ == end_; }
 
  protected:
   T* next_;
@@ -105,44 +105,45 @@ class IntWriter : public Writer<T> {
   static constexpr std::uint32_t kSingleTag = kVarintTag;
   using Writer<T>::Writer;
 
-  Outcome packed(std::span<const std::byte> chunk) noexcept {
+  Outcome read_packed(std::span<const std::byte> chunk) noexcept {
     ByteCursor cursor(chunk);
-    while (cursor.left() >= kWord && end_ - next_ >= std::ptrdiff_t{kWord}) {
+    while (cursor.left() >= kWordBytes &&
+           end_ - next_ >= std::ptrdiff_t{kWordBytes}) {
       const auto word = load_le<std::uint64_t>(cursor.rest().data());
       const std::uint64_t stops = ~word & kHighBits;
       const Outcome outcome =
-          stops == 0 ? single(cursor) : of_word(word, stops, cursor);
+          stops == 0 ? read_single(cursor) : read_word(word, stops, cursor);
       if (outcome != Outcome::kOk) return outcome;
     }
     while (cursor.left() > 0) {
-      const Outcome outcome = single(cursor);
+      const Outcome outcome = read_single(cursor);
       if (outcome != Outcome::kOk) return outcome;
     }
     return Outcome::kOk;
   }
 
-  Outcome single(ByteCursor& cursor) noexcept {
+  Outcome read_single(ByteCursor& cursor) noexcept {
     std::uint64_t value = 0;
     if (!cursor.varint(value)) return Outcome::kDamaged;
-    if (this->full()) return Outcome::kTooMany;
-    return convert(value, *next_++) ? Outcome::kOk : Outcome::kMisfit;
+    if (this->is_full()) return Outcome::kTooMany;
+    return convert(value, *next_++) ? Outcome::kOk : Outcome::kOutOfRange;
   }
 
  private:
   // Reads the varints that end in a word.  `stops` has the high bits of their
   // last bytes.  REQUIRES: at least one varint ends there; there is room for
   // eight values.
-  Outcome of_word(std::uint64_t word, std::uint64_t stops,
-                  ByteCursor& cursor) noexcept {
+  Outcome read_word(std::uint64_t word, std::uint64_t stops,
+                    ByteCursor& cursor) noexcept {
     std::span<const std::byte> used;
     bool fits = true;
     if (stops == kHighBits) {
-      for (unsigned i = 0; i < kWord; ++i) {
+      for (unsigned i = 0; i < kWordBytes; ++i) {
         fits &= convert(word >> 8 * i & 0x7f, next_[i]);
       }
-      next_ += kWord;
-      static_cast<void>(cursor.take(kWord, used));
-      return fits ? Outcome::kOk : Outcome::kMisfit;
+      next_ += kWordBytes;
+      static_cast<void>(cursor.take(kWordBytes, used));
+      return fits ? Outcome::kOk : Outcome::kOutOfRange;
     }
     unsigned begin = 0;
     do {
@@ -153,7 +154,7 @@ class IntWriter : public Writer<T> {
       stops &= stops - 1;
     } while (stops != 0);
     static_cast<void>(cursor.take(begin / 8, used));
-    return fits ? Outcome::kOk : Outcome::kMisfit;
+    return fits ? Outcome::kOk : Outcome::kOutOfRange;
   }
 
   using Writer<T>::next_;
@@ -166,7 +167,7 @@ class FloatWriter : public Writer<T> {
   static constexpr std::uint32_t kSingleTag = kFixed32Tag;
   using Writer<T>::Writer;
 
-  Outcome packed(std::span<const std::byte> chunk) noexcept {
+  Outcome read_packed(std::span<const std::byte> chunk) noexcept {
     const std::size_t count = chunk.size() / sizeof(float);
     if (chunk.size() % sizeof(float) != 0) return Outcome::kDamaged;
     if (count > static_cast<std::size_t>(end_ - next_)) {
@@ -178,15 +179,15 @@ class FloatWriter : public Writer<T> {
     } else {
       for (std::size_t i = 0; i < count; ++i) {
         const auto value = load_le<float>(chunk.data() + i * sizeof(float));
-        if (!convert(value, *next_++)) return Outcome::kMisfit;
+        if (!convert(value, *next_++)) return Outcome::kOutOfRange;
       }
     }
     return Outcome::kOk;
   }
 
-  Outcome single(ByteCursor& cursor) noexcept {
+  Outcome read_single(ByteCursor& cursor) noexcept {
     std::span<const std::byte> bytes;
-    return cursor.take(sizeof(float), bytes) ? packed(bytes)
+    return cursor.take(sizeof(float), bytes) ? read_packed(bytes)
                                              : Outcome::kDamaged;
   }
 
@@ -195,12 +196,12 @@ class FloatWriter : public Writer<T> {
   using Writer<T>::end_;
 };
 
-// Calls `packed` with the bytes of each length-delimited field 1, and `single`
-// for each field with the tag `single_tag`, unless this is 0.  Stops if they
-// return another Outcome than kOk.
+// Calls `read_packed` with the bytes of each length-delimited field 1, and
+// `read_single` for each field with the tag `single_tag`, unless this is 0.
+// Stops if they return another Outcome than kOk.
 template <class Packed, class Single>
 Outcome each_field(std::span<const std::byte> list, std::uint32_t single_tag,
-                   Packed&& packed, Single&& single) {
+                   Packed&& read_packed, Single&& read_single) {
   ByteCursor cursor(list);
   while (cursor.left() > 0) {
     std::uint32_t tag = 0;
@@ -212,9 +213,9 @@ Outcome each_field(std::span<const std::byte> list, std::uint32_t single_tag,
       if (!cursor.varint(size) || !cursor.take(size, chunk)) {
         return Outcome::kDamaged;
       }
-      outcome = packed(chunk);
+      outcome = read_packed(chunk);
     } else if (tag != 0 && tag == single_tag) {
-      outcome = single(cursor);
+      outcome = read_single(cursor);
     } else if (!skip_field(cursor, tag)) {
       outcome = Outcome::kDamaged;
     }
@@ -233,11 +234,12 @@ Status read_as(Number number, std::span<const std::byte> list,
                std::span<std::byte> to) {
   ValueWriter<T> writer(to);
   const Outcome outcome = each_field(
-      list, writer.kSingleTag, [&](auto chunk) { return writer.packed(chunk); },
-      [&](auto& cursor) { return writer.single(cursor); });
-  if (outcome == Outcome::kOk && writer.full()) return {};
+      list, writer.kSingleTag,
+      [&](auto chunk) { return writer.read_packed(chunk); },
+      [&](auto& cursor) { return writer.read_single(cursor); });
+  if (outcome == Outcome::kOk && writer.is_full()) return {};
   const ListKind kind = list_of(number);
-  if (outcome == Outcome::kMisfit) {
+  if (outcome == Outcome::kOutOfRange) {
     return Status(Code::kInvalidArgument, "a value is out of range for ",
                   name_of(number));
   }
@@ -275,7 +277,7 @@ ListKind list_of(Number number) noexcept {
 std::optional<std::size_t> count_values(
     ListKind kind, std::span<const std::byte> list) noexcept {
   std::size_t count = 0;
-  const auto packed = [&](std::span<const std::byte> chunk) {
+  const auto read_packed = [&](std::span<const std::byte> chunk) {
     if (kind == ListKind::kBytes) {
       ++count;
     } else if (kind == ListKind::kFloat) {
@@ -290,12 +292,13 @@ std::optional<std::size_t> count_values(
   const std::uint32_t tag = kind == ListKind::kFloat   ? kFixed32Tag
                             : kind == ListKind::kInt64 ? kVarintTag
                                                        : 0;
-  const auto single = [&](ByteCursor& cursor) {
+  const auto read_single = [&](ByteCursor& cursor) {
     ++count;
     return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
   };
-  if (each_field(list, tag, packed, single) != Outcome::kOk)
+  if (each_field(list, tag, read_packed, read_single) != Outcome::kOk) {
     return std::nullopt;
+  }
   return count;
 }
 

@@ -18,7 +18,7 @@ namespace gristmill {
 struct CacheFile {
   std::string path;
   int fd = -1;
-  bool writes = false;  // Whether the file is writable.
+  bool is_writable = false;
 };
 
 // Opens the file in `folder` that has `sets` sets and `bytes` bytes.  Creates
@@ -28,7 +28,8 @@ Result<CacheFile> open_cache_file(const std::string& folder, std::uint64_t sets,
                                   std::uint64_t bytes);
 
 // Read or write all of `size` bytes.  Return false and set errno on failure.
-bool pread_all(int fd, std::uint64_t at, void* to, std::size_t size);
-bool pwrite_all(int fd, std::uint64_t at, const void* from, std::size_t size);
+bool pread_all(int fd, std::uint64_t offset, void* to, std::size_t size);
+bool pwrite_all(int fd, std::uint64_t offset, const void* from,
+                std::size_t size);
 
 }  // namespace gristmill

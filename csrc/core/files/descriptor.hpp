@@ -27,7 +27,8 @@ namespace gristmill {
 
 class Descriptor {
  public:
-  // Keeps the file descriptor open during its lifetime.
+  // Keeps the file descriptor open during its lifetime.  Must not outlive the
+  // Descriptor.
   class Use {
    public:
     Use(Use&& other) noexcept
@@ -67,30 +68,33 @@ class Descriptor {
   static void set_limit(std::size_t limit);
 
  private:
-  friend class Lender;
+  friend class OpenDescriptors;
 
   // The low half is the file descriptor plus one, or 0 for none.  The high half
   // counts its users.
-  using State = std::uint64_t;
-  static constexpr State kUser = State{1} << 32;
-  static constexpr State kNumber = kUser - 1;
+  using PackedState = std::uint64_t;
+  static constexpr PackedState kOneUser = PackedState{1} << 32;
+  static constexpr PackedState kDescriptorMask = kOneUser - 1;
 
-  void release() const { state_.fetch_sub(kUser, std::memory_order_release); }
-  [[nodiscard]] bool is_same(const struct stat& now) const;
-  bool give_up() const;
+  void release() const {
+    state_.fetch_sub(kOneUser, std::memory_order_release);
+  }
+  [[nodiscard]] bool is_same(const struct stat& current) const;
+  bool close_if_unused() const;
 
   const std::string path_;
   const dev_t device_;
   const ino_t inode_;
   const off_t size_;
   const struct timespec modified_;
-  mutable std::atomic<State> state_;
-  mutable std::atomic<bool> used_{true};  // Since the last check by the Lender.
+  mutable std::atomic<PackedState> state_;
+  // Whether use() was called after OpenDescriptors last checked this file.
+  mutable std::atomic<bool> was_used_{true};
 
-  static Mutex lender_mutex_;
-  mutable bool listed_ GUARDED_BY(lender_mutex_) = false;
-  mutable std::list<const Descriptor*>::iterator place_
-      GUARDED_BY(lender_mutex_);
+  static Mutex open_descriptors_mutex_;
+  mutable bool is_listed_ GUARDED_BY(open_descriptors_mutex_) = false;
+  mutable std::list<const Descriptor*>::iterator list_position_
+      GUARDED_BY(open_descriptors_mutex_);
 };
 
 }  // namespace gristmill

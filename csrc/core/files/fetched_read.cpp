@@ -15,11 +15,13 @@ using Run = RecordReader::Run;
 using Bytes = Result<std::span<const std::byte>>;
 
 // Decodes the records of a run whose bytes have arrived.
-Status decode(const Run& run, Bytes& bytes, RecordReader::Sink& sink) {
+Status decode_run(const Run& run, Bytes& bytes, RecordReader::Sink& sink) {
   if (!bytes.ok()) {
-    return run.reader->explain(bytes.status(), run.requests.front().record);
+    return run.reader->add_record_context(bytes.status(),
+                                          run.requests.front().record);
   }
-  const FileReader::AtHand at_hand(*run.reader, {run.begin, bytes.value()});
+  const FileReader::PrefetchedBytes prefetched(*run.reader,
+                                               {run.begin, bytes.value()});
   return run.reader->read(run.requests, sink);
 }
 
@@ -28,11 +30,11 @@ Status decode(const Run& run, Bytes& bytes, RecordReader::Sink& sink) {
 Status read_fetched(const RecordReader& reader,
                     std::span<const RecordReader::Request> requests,
                     RecordReader::Sink& sink,
-                    const std::function<bool()>& wanted) {
+                    const std::function<bool()>& should_continue) {
   std::vector<Run> runs;
   TRY(reader.add_runs(requests, runs));
   std::vector<File::Range> ranges;
-  std::vector<std::size_t> run_of;  // The run of each range.
+  std::vector<std::size_t> run_of_range;  // The run of each range.
   // The status of each run.  The runs are in the order of the records of each
   // file.
   std::vector<Status> statuses(runs.size());
@@ -41,16 +43,16 @@ Status read_fetched(const RecordReader& reader,
     if (run.begin == run.end) continue;
     statuses[k] = Status::system(ECANCELED, "not read");
     ranges.push_back({&run.reader->file(), run.begin, run.end});
-    run_of.push_back(k);
+    run_of_range.push_back(k);
   }
-  const auto take = [&](std::size_t k, Bytes bytes) {
-    statuses[run_of[k]] = decode(runs[run_of[k]], bytes, sink);
-    return wanted();
+  const auto decode_arrived = [&](std::size_t k, Bytes bytes) {
+    statuses[run_of_range[k]] = decode_run(runs[run_of_range[k]], bytes, sink);
+    return should_continue();
   };
   if (!ranges.empty()) {
-    ranges.front().file->fetcher()->fetch(ranges, take);
+    ranges.front().file->fetcher()->fetch(ranges, decode_arrived);
   }
-  for (std::size_t k = 0; k < runs.size() && wanted(); ++k) {
+  for (std::size_t k = 0; k < runs.size() && should_continue(); ++k) {
     if (runs[k].begin != runs[k].end) continue;
     statuses[k] = runs[k].reader->read(runs[k].requests, sink);
   }

@@ -13,12 +13,11 @@
 namespace gristmill {
 
 // Like reader.read(), but continues after an error and returns the error of the
-// first record that could not be read.  Stops when `wanted` returns false; the
-// status is then unspecified.
-// REQUIRES: reader.fetches().
+// first record that could not be read.  Stops when `should_continue` returns
+// false; the status is then unspecified. REQUIRES: reader.fetches().
 Status read_fetched(const RecordReader& reader,
                     std::span<const RecordReader::Request> requests,
                     RecordReader::Sink& sink,
-                    const std::function<bool()>& wanted);
+                    const std::function<bool()>& should_continue);
 
 }  // namespace gristmill

@@ -53,15 +53,15 @@ class File {
    public:
     // Receives range number k, or the error of its read.  Returns false to
     // stop.
-    using Arrive =
+    using OnArrival =
         std::function<bool(std::size_t k, Result<std::span<const std::byte>>)>;
 
     virtual ~Fetcher() = default;
 
     // Requests all of `ranges` concurrently, up to a reasonable limit.  Calls
-    // `arrive` in this thread for each range, in the order of arrival.
+    // `on_arrival` in this thread for each range, in the order of arrival.
     virtual void fetch(std::span<const Range> ranges,
-                       const Arrive& arrive) const = 0;
+                       const OnArrival& on_arrival) const = 0;
   };
 
   File(const File&) = delete;
@@ -100,11 +100,11 @@ class File {
                          std::uint64_t /*size*/) const noexcept {}
 
   // Returns true if a mapped file has become shorter and must not be accessed.
-  [[nodiscard]] virtual bool shrunk() const noexcept { return false; }
+  [[nodiscard]] virtual bool has_shrunk() const noexcept { return false; }
 
   // Describes how the file changed after it was opened.  Returns an empty
   // string if no change is detected.
-  [[nodiscard]] virtual std::string change() const = 0;
+  [[nodiscard]] virtual std::string describe_change() const = 0;
 
  protected:
   File(std::string path, std::uint64_t size, const Hints& hints)

@@ -14,12 +14,12 @@ constexpr std::chrono::milliseconds kPollInterval{2};
 
 }  // namespace
 
-FileLock::FileLock(const std::string& path, std::chrono::milliseconds longest)
+FileLock::FileLock(const std::string& path, std::chrono::milliseconds max_wait)
     : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  const auto end = std::chrono::steady_clock::now() + longest;
+  const auto deadline = std::chrono::steady_clock::now() + max_wait;
   while (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) != 0 &&
-         errno == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
-    waited_ = true;
+         errno == EWOULDBLOCK && std::chrono::steady_clock::now() < deadline) {
+    was_contended_ = true;
     std::this_thread::sleep_for(kPollInterval);
   }
 }

@@ -2,7 +2,7 @@
 //
 // It is a system lock on the file itself.  It writes nothing, and the system
 // releases it when the process ends.  If the lock is not available, as on some
-// network storage or after `longest`, both processes do the work.
+// network storage or after `max_wait`, both processes do the work.
 //
 // Thread safety: none; a lock belongs to one thread.  It also excludes the
 // other threads of the process.
@@ -15,18 +15,18 @@ namespace gristmill {
 
 class FileLock {
  public:
-  FileLock(const std::string& path, std::chrono::milliseconds longest);
+  FileLock(const std::string& path, std::chrono::milliseconds max_wait);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
   // Returns true if another process or thread held the lock meanwhile.  It may
   // have done the work.
-  [[nodiscard]] bool waited() const noexcept { return waited_; }
+  [[nodiscard]] bool was_contended() const noexcept { return was_contended_; }
 
  private:
   int fd_;  // -1 if the file cannot be opened.
-  bool waited_ = false;
+  bool was_contended_ = false;
 };
 
 }  // namespace gristmill

@@ -18,30 +18,32 @@ ByteBuffer& run_buffer() {
   return buffer;
 }
 
-struct Given {
+// The bytes that a PrefetchedBytes provides to the reads of this thread.
+struct ThreadBytes {
   const FileReader* reader = nullptr;
   RawBytes bytes;
 };
 
-Given& given() {
-  thread_local Given given;
-  return given;
+ThreadBytes& thread_bytes() {
+  thread_local ThreadBytes bytes;
+  return bytes;
 }
 
 }  // namespace
 
-FileReader::AtHand::AtHand(const FileReader& reader, const RawBytes& bytes) {
-  given() = {&reader, bytes};
+FileReader::PrefetchedBytes::PrefetchedBytes(const FileReader& reader,
+                                             const RawBytes& bytes) {
+  thread_bytes() = {&reader, bytes};
 }
 
-FileReader::AtHand::~AtHand() { given() = {}; }
+FileReader::PrefetchedBytes::~PrefetchedBytes() { thread_bytes() = {}; }
 
-Status name_file(const File& file, const Status& status) {
+Status add_file_context(const File& file, const Status& status) {
   if (status.ok() || status.is_external()) return status;
-  const std::string changed = file.change();
-  const bool said = status.message().find(changed) != std::string::npos;
+  const std::string changed = file.describe_change();
+  const bool is_mentioned = status.message().find(changed) != std::string::npos;
   return Status(status.code(), file.path(), ": ", status.message(),
-                said ? "" : "; " + changed);
+                is_mentioned ? "" : "; " + changed);
 }
 
 // One read returns records that lie near each other.  Sharing stops at
@@ -49,34 +51,35 @@ Status name_file(const File& file, const Status& status) {
 bool FileReader::shares_work(std::int64_t left, std::int64_t right) const {
   const File::Hints& hints = file_->hints();
   if (hints.parallel == 1) return false;
-  const Extent here = extent(left);
-  const Extent there = extent(right);
-  return here.begin / hints.run_bytes == there.begin / hints.run_bytes &&
-         there.begin <= here.end + hints.gap_bytes;
+  const Extent first = extent(left);
+  const Extent second = extent(right);
+  return first.begin / hints.run_bytes == second.begin / hints.run_bytes &&
+         second.begin <= first.end + hints.gap_bytes;
 }
 
 Status FileReader::check_mapped() const {
-  if (file_->mapped().empty() || !file_->shrunk()) return {};
-  return damaged(path(), ": ", file_->change());
+  if (file_->mapped().empty() || !file_->has_shrunk()) return {};
+  return damaged(path(), ": ", file_->describe_change());
 }
 
-Status FileReader::explain(const Status& status, std::int64_t record) const {
+Status FileReader::add_record_context(const Status& status,
+                                      std::int64_t record) const {
   if (status.code() == Code::kRaised) {
     return Status::raised(status.cause(), path() + ": " + describe(record));
   }
   if (status.ok() || status.is_external()) return status;
-  return name_file(
+  return add_file_context(
       *file_, Status(status.code(), describe(record), ": ", status.message()));
 }
 
 Result<RawBytes> FileReader::fetch(const Extent& extent,
                                    ByteBuffer& buffer) const {
   const std::uint64_t size = extent.end - extent.begin;
-  const Given& here = given();
-  if (here.reader == this && here.bytes.begin <= extent.begin &&
-      extent.end <= here.bytes.end()) {
+  const ThreadBytes& prefetched = thread_bytes();
+  if (prefetched.reader == this && prefetched.bytes.begin <= extent.begin &&
+      extent.end <= prefetched.bytes.end()) {
     return RawBytes{extent.begin,
-                    here.bytes.from(extent.begin).bytes.first(size)};
+                    prefetched.bytes.from(extent.begin).bytes.first(size)};
   }
   const auto mapped = file_->mapped();
   if (!mapped.empty()) {
@@ -121,19 +124,21 @@ Status FileReader::read_runs(std::span<const Request> requests,
 Status FileReader::add_runs(std::span<const Request> requests,
                             std::vector<Run>& runs) const {
   // Records that need no bytes come first.
-  std::vector<Request> wanted;
-  std::vector<Request> kept;
+  std::vector<Request> uncached;
+  std::vector<Request> cached;
   for (const Request& request : requests) {
-    (is_kept(request.record) ? kept : wanted).push_back(request);
+    (is_cached(request.record) ? cached : uncached).push_back(request);
   }
-  if (!kept.empty()) runs.push_back({nullptr, this, std::move(kept), 0, 0});
-  std::span<const Request> rest = wanted;
-  while (!rest.empty()) {
-    const auto [count, run] = next_run(rest);
-    const auto here = rest.first(count);
+  if (!cached.empty()) {
+    runs.push_back({nullptr, this, std::move(cached), 0, 0});
+  }
+  std::span<const Request> pending = uncached;
+  while (!pending.empty()) {
+    const auto [count, run] = next_run(pending);
+    const auto covered = pending.first(count);
     runs.push_back(
-        {nullptr, this, {here.begin(), here.end()}, run.begin, run.end});
-    rest = rest.subspan(count);
+        {nullptr, this, {covered.begin(), covered.end()}, run.begin, run.end});
+    pending = pending.subspan(count);
   }
   return {};
 }
@@ -145,7 +150,7 @@ Status FileReader::read_run(std::span<const Request> requests,
   auto bytes = fetch(extent, run_buffer());
   if (!bytes.ok() &&
       (requests.size() == 1 || bytes.status().code() == Code::kRaised)) {
-    return explain(bytes.status(), first);
+    return add_record_context(bytes.status(), first);
   }
   for (const Request& request : requests) {
     // If the read of the whole run failed, reading the records one by one may

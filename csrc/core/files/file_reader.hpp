@@ -32,18 +32,18 @@ struct RawBytes {
 };
 
 // Adds the path of the file, and any change of the file, to an error.
-Status name_file(const File& file, const Status& status);
+Status add_file_context(const File& file, const Status& status);
 
 class FileReader : public RecordReader {
  public:
   // Provides bytes of a file that this thread already has.  During its
   // lifetime, this thread does not read them from the file again.
-  class AtHand {
+  class PrefetchedBytes {
    public:
-    AtHand(const FileReader& reader, const RawBytes& bytes);
-    ~AtHand();
-    AtHand(const AtHand&) = delete;
-    AtHand& operator=(const AtHand&) = delete;
+    PrefetchedBytes(const FileReader& reader, const RawBytes& bytes);
+    ~PrefetchedBytes();
+    PrefetchedBytes(const PrefetchedBytes&) = delete;
+    PrefetchedBytes& operator=(const PrefetchedBytes&) = delete;
   };
 
   [[nodiscard]] const std::string& path() const override {
@@ -66,7 +66,8 @@ class FileReader : public RecordReader {
   [[nodiscard]] const File& file() const { return *file_; }
 
   // Adds the record and the path of the file to an error.
-  [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
+  [[nodiscard]] Status add_record_context(const Status& status,
+                                          std::int64_t record) const;
 
  protected:
   // A range of offsets in the file.
@@ -85,7 +86,7 @@ class FileReader : public RecordReader {
   [[nodiscard]] virtual Extent extent(std::int64_t record) const = 0;
 
   // Returns true if reading a record needs no bytes of the file.
-  [[nodiscard]] virtual bool is_kept(std::int64_t /*record*/) const {
+  [[nodiscard]] virtual bool is_cached(std::int64_t /*record*/) const {
     return false;
   }
 

@@ -5,12 +5,12 @@
 
 namespace gristmill {
 
-Status check_stamp(const File& file, const std::optional<FileStamp>& wanted) {
-  if (!wanted || FileStamp::of(file) == *wanted) return {};
-  return name_file(
+Status check_stamp(const File& file, const std::optional<FileStamp>& expected) {
+  if (!expected || FileStamp::of(file) == *expected) return {};
+  return add_file_context(
       file,
-      damaged("the file has changed since its records were counted: it had ",
-              wanted->size, " bytes and has ", file.size()));
+      damaged("the file has changed since its records were counted: expected ",
+              expected->size, " bytes, found ", file.size()));
 }
 
 }  // namespace gristmill

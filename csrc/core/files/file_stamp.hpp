@@ -21,8 +21,8 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// Fails if `wanted` is set and differs from the stamp of the file.  The error
+// Fails if `expected` is set and differs from the stamp of the file.  The error
 // names the file.
-Status check_stamp(const File& file, const std::optional<FileStamp>& wanted);
+Status check_stamp(const File& file, const std::optional<FileStamp>& expected);
 
 }  // namespace gristmill

@@ -26,36 +26,40 @@ struct ScanProgress {
 
 class HeadReader {
  public:
-  // Each read has at least `glance` bytes, except at the end of the file.
-  HeadReader(const File& file, std::uint64_t glance, ScanProgress& progress);
+  // Each read has at least `min_read_bytes` bytes, except at the end of the
+  // file.
+  HeadReader(const File& file, std::uint64_t min_read_bytes,
+             ScanProgress& progress);
 
-  // Returns `size` bytes at offset `at`, valid until the next call.  `items` is
-  // the number of items before `at`.
-  // REQUIRES: the range lies in the file.
-  Result<std::span<const std::byte>> read(std::uint64_t at, std::uint64_t size,
-                                          std::uint64_t items);
+  // Returns `size` bytes at offset `offset`, valid until the next call.
+  // `items_before` is the number of items before `offset`. REQUIRES: the range
+  // lies in the file.
+  Result<std::span<const std::byte>> read(std::uint64_t offset,
+                                          std::uint64_t size,
+                                          std::uint64_t items_before);
 
  private:
   // Bytes to read at once, and the size of an item from which reading only its
   // head is faster than reading all of it.
-  struct Steps {
-    std::uint64_t window;
-    std::uint64_t large_item;
+  struct ReadSizes {
+    std::uint64_t window_bytes;
+    std::uint64_t large_item_bytes;
   };
-  static constexpr Steps kNearSteps = {std::uint64_t{256} << 10,
-                                       std::uint64_t{16} << 10};
+  static constexpr ReadSizes kLocalReadSizes = {std::uint64_t{256} << 10,
+                                                std::uint64_t{16} << 10};
   // The latency of a remote read equals the transfer time of several megabytes.
-  static constexpr Steps kFarSteps = {std::uint64_t{8} << 20,
-                                      std::uint64_t{4} << 20};
+  static constexpr ReadSizes kRemoteReadSizes = {std::uint64_t{8} << 20,
+                                                 std::uint64_t{4} << 20};
 
-  Status move(std::uint64_t at, std::uint64_t size, std::uint64_t items);
+  Status read_window(std::uint64_t offset, std::uint64_t size,
+                     std::uint64_t items_before);
 
   const File& file_;
-  const std::uint64_t glance_;
-  const Steps steps_;
+  const std::uint64_t min_read_bytes_;
+  const ReadSizes read_sizes_;
   ScanProgress& progress_;
   ByteBuffer window_;
-  std::uint64_t begin_ = 0;
+  std::uint64_t window_begin_ = 0;
 };
 
 }  // namespace gristmill

@@ -36,26 +36,28 @@ struct Header {
 };
 static_assert(sizeof(Header) == 80);
 
-constexpr std::size_t kCheckedFrom = offsetof(Header, origin);
+constexpr std::size_t kChecksumBegin = offsetof(Header, origin);
 constexpr std::uint64_t kGroupBytes = 16;
 constexpr std::uint64_t kGroupChunks = 64;
 
-std::span<const std::byte> checked_part(const Header& header) {
-  return std::as_bytes(std::span(&header, 1)).subspan(kCheckedFrom);
+std::span<const std::byte> checksummed_part(const Header& header) {
+  return std::as_bytes(std::span(&header, 1)).subspan(kChecksumBegin);
 }
 
 // Returns a view of the index in `bytes`, which `owner` keeps alive.
-std::optional<IndexFile> view(const Header& header,
-                              std::span<const std::byte> bytes,
-                              std::shared_ptr<const void> owner) {
-  const std::uint64_t room = bytes.size() - sizeof header;
-  if (header.num_chunks / kGroupChunks >= room / kGroupBytes ||
-      header.options_bytes > room || header.end > header.origin.stamp.size) {
+std::optional<IndexFile> view_index(const Header& header,
+                                    std::span<const std::byte> bytes,
+                                    std::shared_ptr<const void> owner) {
+  const std::uint64_t body_bytes = bytes.size() - sizeof header;
+  if (header.num_chunks / kGroupChunks >= body_bytes / kGroupBytes ||
+      header.options_bytes > body_bytes ||
+      header.end > header.origin.stamp.size) {
     return std::nullopt;
   }
-  const std::uint64_t groups =
+  const std::uint64_t group_bytes =
       kGroupBytes * ((header.num_chunks + kGroupChunks - 1) / kGroupChunks + 1);
-  if (groups + header.options_bytes > room || header.group_size == 0) {
+  if (group_bytes + header.options_bytes > body_bytes ||
+      header.group_size == 0) {
     return std::nullopt;
   }
   const std::uint64_t chunks = header.num_records / header.group_size +
@@ -64,11 +66,11 @@ std::optional<IndexFile> view(const Header& header,
   const auto body = bytes.subspan(sizeof header);
   const auto options =
       body.last(static_cast<std::size_t>(header.options_bytes));
-  auto list = PackedChunks::over(
-      {body.first(static_cast<std::size_t>(groups)),
-       body.subspan(
-           static_cast<std::size_t>(groups),
-           body.size() - static_cast<std::size_t>(groups) - options.size())},
+  auto list = PackedChunks::from_image(
+      {body.first(static_cast<std::size_t>(group_bytes)),
+       body.subspan(static_cast<std::size_t>(group_bytes),
+                    body.size() - static_cast<std::size_t>(group_bytes) -
+                        options.size())},
       header.num_chunks, header.end, std::move(owner));
   if (!list) return std::nullopt;
   return IndexFile{header.origin, header.num_records, header.group_size,
@@ -78,15 +80,15 @@ std::optional<IndexFile> view(const Header& header,
 }
 
 // Fails if an index would take more than a quarter of the free disk space.
-Status check_room(const std::string& path, std::uint64_t bytes) {
+Status check_free_space(const std::string& path, std::uint64_t bytes) {
   namespace fs = std::filesystem;
-  std::error_code none;
+  std::error_code error;
   fs::path folder = fs::path(path).parent_path();
-  while (!fs::exists(folder, none) && folder.has_relative_path()) {
+  while (!fs::exists(folder, error) && folder.has_relative_path()) {
     folder = folder.parent_path();
   }
-  const fs::space_info space = fs::space(folder, none);
-  if (none || bytes <= space.available / 4) return {};
+  const fs::space_info space = fs::space(folder, error);
+  if (error || bytes <= space.available / 4) return {};
   return Status::system(ENOSPC, path, ": ", space.available,
                         " bytes are free there");
 }
@@ -113,17 +115,17 @@ Result<IndexFile> IndexFile::load(const std::string& path,
   if (header.origin != origin) {
     return damaged(path, ": the index is of another file");
   }
-  if (header.checksum != crc32c(bytes.subspan(kCheckedFrom))) {
+  if (header.checksum != crc32c(bytes.subspan(kChecksumBegin))) {
     return damaged(path, ": the index is damaged");
   }
-  auto index = view(header, bytes, file);
+  auto index = view_index(header, bytes, file);
   if (!index) return damaged(path, ": the index is not a list of chunks");
   index->path = path;
   return *std::move(index);
 }
 
-Status IndexFile::save(const std::string& to) const {
-  const auto [groups, packed] = chunks.image();
+Status IndexFile::save(const std::string& index_path) const {
+  const auto [group_bytes, packed] = chunks.image();
   Header header{.origin = origin,
                 .num_records = num_records,
                 .group_size = group_size,
@@ -131,14 +133,15 @@ Status IndexFile::save(const std::string& to) const {
                 .end = chunks.end(),
                 .options_bytes = options.size()};
   const auto text = std::as_bytes(std::span(options));
-  const std::array<std::span<const std::byte>, 4> checked = {
-      checked_part(header), groups, packed, text};
-  for (const auto& part : checked) {
+  const std::array<std::span<const std::byte>, 4> checksummed_parts = {
+      checksummed_part(header), group_bytes, packed, text};
+  for (const auto& part : checksummed_parts) {
     header.checksum = crc32c(part, header.checksum);
   }
-  TRY(check_room(to, sizeof header + groups.size() + packed.size()));
-  return replace_file(
-      to, {std::as_bytes(std::span(&header, 1)), groups, packed, text});
+  TRY(check_free_space(index_path,
+                       sizeof header + group_bytes.size() + packed.size()));
+  return replace_file(index_path, {std::as_bytes(std::span(&header, 1)),
+                                   group_bytes, packed, text});
 }
 
 }  // namespace gristmill

@@ -57,10 +57,11 @@ struct IndexFile {
   // version, or has another origin.
   static Result<IndexFile> load(const std::string& path, const Origin& origin);
 
-  // Writes the index to a temporary file in the same folder and renames it, so
-  // that other processes never see an incomplete file.  Creates the folder if
-  // necessary.  Fails if the index takes more than a quarter of the free space.
-  Status save(const std::string& to) const;
+  // Writes the index to a temporary file next to `index_path` and renames it,
+  // so that other processes never see an incomplete file.  Creates the folder
+  // if necessary.  Fails if the index takes more than a quarter of the free
+  // space.
+  Status save(const std::string& index_path) const;
 
   Origin origin;
   std::uint64_t num_records = 0;

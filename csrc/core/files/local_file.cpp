@@ -12,18 +12,18 @@ namespace gristmill {
 Result<File::Ptr> LocalFile::open(std::string path, Access access) {
   const int fd = TRY(Descriptor::open(path));
   struct stat status;
-  Status wrong;
+  Status failure;
   if (fstat(fd, &status) != 0) {
-    wrong = Status::system(errno, path, ": fstat failed");
+    failure = Status::system(errno, path, ": fstat failed");
   } else if (S_ISDIR(status.st_mode)) {
-    wrong =
+    failure =
         Status::system(EISDIR, path, ": found a directory, expected a file");
   } else if (!S_ISREG(status.st_mode)) {
-    wrong = Status::system(EINVAL, path, ": not a regular file");
+    failure = Status::system(EINVAL, path, ": not a regular file");
   }
-  if (!wrong.ok()) {
+  if (!failure.ok()) {
     ::close(fd);
-    return wrong;
+    return failure;
   }
   std::unique_ptr<LocalFile> file(new LocalFile(std::move(path), fd, status));
   if (access != Access::kPread && file->size() > 0) {
@@ -65,12 +65,12 @@ Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   std::size_t done = 0;
   while (done < to.size()) {
     const std::uint64_t at = offset + done;
-    const ssize_t got =
+    const ssize_t num_bytes =
         pread(fd, to.data() + done, to.size() - done, static_cast<off_t>(at));
-    if (got > 0) {
-      done += static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      const std::string changed = change();
+    if (num_bytes > 0) {
+      done += static_cast<std::size_t>(num_bytes);
+    } else if (num_bytes == 0) {
+      const std::string changed = describe_change();
       return damaged("the file ends at offset ", at, ", ", to.size() - done,
                      " more bytes were expected",
                      changed.empty() ? "" : "; " + changed);
@@ -92,24 +92,24 @@ void LocalFile::will_need(std::uint64_t offset,
           MADV_WILLNEED);
 }
 
-bool LocalFile::shrunk() const noexcept {
-  struct stat now;
+bool LocalFile::has_shrunk() const noexcept {
+  struct stat current;
   auto use = descriptor_.use();
-  return use.ok() && fstat(use.value().fd(), &now) == 0 &&
-         static_cast<std::uint64_t>(now.st_size) < size();
+  return use.ok() && fstat(use.value().fd(), &current) == 0 &&
+         static_cast<std::uint64_t>(current.st_size) < size();
 }
 
-std::string LocalFile::change() const {
-  struct stat now;
+std::string LocalFile::describe_change() const {
+  struct stat current;
   auto use = descriptor_.use();
-  if (!use.ok() || fstat(use.value().fd(), &now) != 0) return "";
-  const auto size = static_cast<std::uint64_t>(now.st_size);
+  if (!use.ok() || fstat(use.value().fd(), &current) != 0) return "";
+  const auto size = static_cast<std::uint64_t>(current.st_size);
   if (size != this->size()) {
     return concat("the file changed while it was open: it has ", size,
                   " bytes now, ", this->size(), " when it was opened");
   }
-  if (now.st_mtim.tv_sec != modified_.tv_sec ||
-      now.st_mtim.tv_nsec != modified_.tv_nsec) {
+  if (current.st_mtim.tv_sec != modified_.tv_sec ||
+      current.st_mtim.tv_nsec != modified_.tv_nsec) {
     return "the file was written to while it was open";
   }
   return "";

@@ -1,7 +1,7 @@
 // A LocalFile is a file of the local file system, read with pread() or mapped.
 //
 // It detects a truncated file if it can: pread() fails at the end of the file.
-// Reading a mapped file that was truncated after the last call of shrunk()
+// Reading a mapped file that was truncated after the last call of has_shrunk()
 // raises SIGBUS, so mapping is opt-in.
 //
 // Thread safety: const methods may overlap.
@@ -40,10 +40,10 @@ class LocalFile final : public File {
   }
   void will_need(std::uint64_t offset,
                  std::uint64_t size) const noexcept override;
-  [[nodiscard]] bool shrunk() const noexcept override;
+  [[nodiscard]] bool has_shrunk() const noexcept override;
 
   // Detects changes of the size and of the modification time.
-  [[nodiscard]] std::string change() const override;
+  [[nodiscard]] std::string describe_change() const override;
 
  private:
   LocalFile(std::string path, int fd, const struct stat& status);

@@ -40,17 +40,17 @@ class PackedChunks {
   // image that `owner` keeps alive.  Returns nothing if the image is not such a
   // list.  A forged list may be accepted, but none of its chunks extends beyond
   // `end`.
-  static std::optional<PackedChunks> over(const Image& image,
-                                          std::uint64_t size, std::uint64_t end,
-                                          std::shared_ptr<const void> owner);
+  static std::optional<PackedChunks> from_image(
+      const Image& image, std::uint64_t size, std::uint64_t end,
+      std::shared_ptr<const void> owner);
 
   // Adds a chunk.
   // REQUIRES: `begin` ascends from call to call; finish() was not called.
   void add(std::uint64_t begin, std::uint64_t decoded_size) {
     if (!parts_) parts_ = std::make_shared<Parts>();
-    parts_->open[parts_->num_open++] = {begin, decoded_size};
+    parts_->unpacked[parts_->num_unpacked++] = {begin, decoded_size};
     ++size_;
-    if (parts_->num_open == kGroup) parts_->pack();
+    if (parts_->num_unpacked == kGroupChunks) parts_->pack();
   }
 
   // Completes the list.  `end` is the end of the last chunk.
@@ -79,15 +79,17 @@ class PackedChunks {
   }
 
  private:
-  static constexpr std::size_t kGroup = 64;
+  static constexpr std::size_t kGroupChunks = 64;
 
   struct Group {
     std::uint64_t begin = 0;
-    std::uint64_t packed_at : 48 = 0;
+    std::uint64_t packed_offset : 48 = 0;
     std::uint64_t offset_bytes : 8 = 0;
     std::uint64_t size_bytes : 8 = 0;
 
-    [[nodiscard]] std::size_t each() const { return offset_bytes + size_bytes; }
+    [[nodiscard]] std::size_t chunk_bytes() const {
+      return offset_bytes + size_bytes;
+    }
   };
   struct Entry {
     std::uint64_t begin = 0;
@@ -100,15 +102,15 @@ class PackedChunks {
     // The capacity may exceed packed_bytes.  The excess is uninitialized.
     OwnMemory packed;
     std::size_t packed_bytes = 0;
-    std::array<Entry, kGroup> open{};  // Not yet packed.
-    std::size_t num_open = 0;
+    std::array<Entry, kGroupChunks> unpacked{};
+    std::size_t num_unpacked = 0;
 
     void pack();
-    std::byte* room_for(std::size_t bytes);
+    std::byte* reserve(std::size_t bytes);
     void resize(std::size_t bytes);
   };
 
-  [[nodiscard]] bool is_sound(std::uint64_t end) const noexcept;
+  [[nodiscard]] bool is_valid(std::uint64_t end) const noexcept;
 
   std::shared_ptr<Parts> parts_;  // Null after finish().
   std::shared_ptr<const void> owner_;

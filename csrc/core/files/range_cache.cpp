@@ -80,7 +80,7 @@ Result<std::shared_ptr<RangeCache>> RangeCache::open(const std::string& folder,
   const std::uint64_t sets = (bytes - kPageBytes) / kSetBytes;
   CacheFile file = TRY(open_cache_file(folder, sets, begin_of(sets)));
   return std::shared_ptr<RangeCache>(
-      new RangeCache(std::move(file.path), file.fd, file.writes, sets));
+      new RangeCache(std::move(file.path), file.fd, file.is_writable, sets));
 }
 
 RangeCache::~RangeCache() { ::close(fd_); }

@@ -25,12 +25,12 @@ RecordSet::RecordSet(std::string name, std::span<const Range> ranges)
   }
 }
 
-RecordSet::Place RecordSet::find(std::int64_t record) const {
-  const auto at = static_cast<std::uint64_t>(record);
-  const auto next = std::ranges::upper_bound(begins_, at);
+RecordSet::Location RecordSet::locate(std::int64_t record) const {
+  const auto record_in_set = static_cast<std::uint64_t>(record);
+  const auto next = std::ranges::upper_bound(begins_, record_in_set);
   const auto part = static_cast<std::size_t>(next - begins_.begin()) - 1;
-  return {part,
-          static_cast<std::int64_t>(at - begins_[part] + ranges_[part].first)};
+  return {part, static_cast<std::int64_t>(record_in_set - begins_[part] +
+                                          ranges_[part].first)};
 }
 
 ReaderPtr RecordSet::reader(std::size_t part) const {
@@ -45,7 +45,7 @@ std::vector<std::size_t> RecordSet::closed_parts(
   std::uint64_t end = 0;  // The end of the part that was checked last.
   for (const Request& request : requests) {
     if (static_cast<std::uint64_t>(request.record) < end) continue;
-    const std::size_t part = find(request.record).part;
+    const std::size_t part = locate(request.record).part;
     end = begins_[part + 1];
     if (!readers_[part]) closed.push_back(part);
   }
@@ -55,9 +55,9 @@ std::vector<std::size_t> RecordSet::closed_parts(
 Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
   const Range& range = ranges_[part];
   if (range.first + range.count > reader->size()) {
-    return Status(Code::kOutOfRange, reader->path(), ": records ", range.first,
-                  " to ", range.first + range.count,
-                  " were requested, but there are ", reader->size());
+    return Status(Code::kOutOfRange, reader->path(), ": expected records ",
+                  range.first, " to ", range.first + range.count, ", found ",
+                  reader->size(), " records");
   }
   const MutexLock lock(readers_mutex_);
   if (!readers_[part]) readers_[part] = std::move(reader);
@@ -80,20 +80,20 @@ bool RecordSet::knows_sizes() const {
 }
 
 bool RecordSet::shares_work(std::int64_t left, std::int64_t right) const {
-  const Place first = find(left);
-  const Place second = find(right);
+  const Location first = locate(left);
+  const Location second = locate(right);
   if (first.part != second.part) return false;
-  const ReaderPtr here = reader(first.part);
-  return here && here->shares_work(first.record, second.record);
+  const ReaderPtr part_reader = reader(first.part);
+  return part_reader && part_reader->shares_work(first.record, second.record);
 }
 
 std::size_t RecordSet::parallel() const {
   const MutexLock lock(readers_mutex_);
-  std::size_t most = 1;
+  std::size_t max_parallel = 1;
   for (const ReaderPtr& reader : readers_) {
-    if (reader) most = std::max(most, reader->parallel());
+    if (reader) max_parallel = std::max(max_parallel, reader->parallel());
   }
-  return most;
+  return max_parallel;
 }
 
 bool RecordSet::fetches() const {
@@ -114,7 +114,7 @@ Status RecordSet::each_part(std::span<const Request> requests,
                             Each&& each) const {
   std::vector<Request> local;
   while (!requests.empty()) {
-    const std::size_t part = find(requests.front().record).part;
+    const std::size_t part = locate(requests.front().record).part;
     const std::uint64_t end = begins_[part + 1];
     const std::int64_t shift = static_cast<std::int64_t>(ranges_[part].first) -
                                static_cast<std::int64_t>(begins_[part]);
@@ -123,11 +123,11 @@ Status RecordSet::each_part(std::span<const Request> requests,
       if (static_cast<std::uint64_t>(request.record) >= end) break;
       local.push_back({request.record + shift, request.slot});
     }
-    const ReaderPtr here = reader(part);
-    if (!here) {
+    const ReaderPtr part_reader = reader(part);
+    if (!part_reader) {
       return Status::system(EBADF, name_, ": it was closed while it was read");
     }
-    TRY(each(here, std::span<const Request>(local)));
+    TRY(each(part_reader, std::span<const Request>(local)));
     requests = requests.subspan(local.size());
   }
   return {};

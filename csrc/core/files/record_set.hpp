@@ -70,12 +70,12 @@ class RecordSet final : public RecordReader {
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
  private:
-  struct Place {
+  struct Location {
     std::size_t part = 0;
     std::int64_t record = 0;  // Record number in the reader of the part.
   };
 
-  [[nodiscard]] Place find(std::int64_t record) const;
+  [[nodiscard]] Location locate(std::int64_t record) const;
   [[nodiscard]] std::shared_ptr<const RecordReader> reader(
       std::size_t part) const;
   template <class Each>

@@ -16,10 +16,12 @@ namespace {
 
 Status write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return Status::system(put < 0 ? errno : EIO, "write failed");
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    const ssize_t num_bytes = ::write(fd, bytes.data(), bytes.size());
+    if (num_bytes < 0 && errno == EINTR) continue;
+    if (num_bytes <= 0) {
+      return Status::system(num_bytes < 0 ? errno : EIO, "write failed");
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(num_bytes));
   }
   return {};
 }
@@ -46,12 +48,12 @@ class InvisibleFile {
     if (fd_ >= 0) return;
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                  0666);
-    named_ = fd_ >= 0;
+    has_name_ = fd_ >= 0;
     error_ = errno;
   }
   ~InvisibleFile() {
     if (fd_ >= 0) ::close(fd_);
-    if (named_) ::unlink(temporary_.c_str());
+    if (has_name_) ::unlink(temporary_.c_str());
   }
   InvisibleFile(const InvisibleFile&) = delete;
   InvisibleFile& operator=(const InvisibleFile&) = delete;
@@ -64,18 +66,18 @@ class InvisibleFile {
   // Renames the file to `path`, replacing any existing file.
   Status make_visible() {
     const std::string self = concat("/proc/self/fd/", fd_);
-    if (!named_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
-                            temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    if (!has_name_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
+                               temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
       return Status::system(errno, "link failed");
     }
-    named_ = true;
+    has_name_ = true;
     if (::close(std::exchange(fd_, -1)) != 0) {
       return Status::system(errno, "close failed");
     }
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
       return Status::system(errno, "rename failed");
     }
-    named_ = false;
+    has_name_ = false;
     return {};
   }
 
@@ -84,7 +86,7 @@ class InvisibleFile {
   const std::string temporary_;
   int fd_ = -1;
   int error_ = 0;
-  bool named_ = false;
+  bool has_name_ = false;
 };
 
 Status try_to_replace(const std::string& path,
@@ -99,9 +101,9 @@ Status try_to_replace(const std::string& path,
 Status replace_file(const std::string& path,
                     std::initializer_list<std::span<const std::byte>> parts) {
   // Ignore errors: opening the file reports them.
-  std::error_code none;
+  std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
-                                      none);
+                                      ignored);
   const Status status = try_to_replace(path, parts);
   if (status.ok()) return {};
   return Status::system(status.error_number(), path, ": ", status.message());

@@ -41,8 +41,9 @@ class SpreadRead {
 
   // Like wait(), but waits at most this long.  Returns nothing if threads are
   // still working.
-  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most) {
-    return group_.wait_for(most);
+  [[nodiscard]] std::optional<bool> wait_for(
+      std::chrono::milliseconds max_wait) {
+    return group_.wait_for(max_wait);
   }
 
   // Starts no further cuts.  Reads that have not started are skipped.

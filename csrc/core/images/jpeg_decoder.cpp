@@ -23,19 +23,20 @@ namespace {
 // each scan takes time for all pixels.
 constexpr int kMaxScans = 500;
 
-// The least number of columns to decode, so that chroma is interpolated as in
+// The minimum number of columns to decode, so that chroma is interpolated as in
 // the whole picture.  libjpeg interpolates very narrow rectangles differently.
-constexpr int kLeastColumns = 32;
+constexpr int kMinColumns = 32;
 
-// Returns whether a warning means that libjpeg has made up pixels.  Other
+// Returns true if a warning means that libjpeg has made up pixels.  Other
 // warnings do not affect the picture.
-bool means_damage(int code) {
+bool is_damage_warning(int code) {
   return code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
          code == JWRN_MUST_RESYNC || code == JWRN_ARITH_BAD_CODE ||
          code == JWRN_JPEG_EOF;
 }
 
-bool ends_as_it_should(std::span<const std::byte> file) {
+// Returns true if the file ends with an end marker.
+bool has_end_marker(std::span<const std::byte> file) {
   const std::size_t size = file.size();
   return size >= 2 && file[size - 2] == std::byte{0xFF} &&
          file[size - 1] == std::byte{JPEG_EOI};
@@ -46,20 +47,20 @@ bool ends_as_it_should(std::span<const std::byte> file) {
 // The state of libjpeg; its callbacks find it by `client_data`.
 struct JpegDecoder::State {
   jpeg_error_mgr errors{};
-  jmp_buf failed{};
+  jmp_buf error_jump{};
   jpeg_progress_mgr progress{};
   jpeg_decompress_struct jpeg{};
   std::span<const std::byte> file;
   std::vector<std::uint8_t> row;
-  std::size_t skipped = 0;  // Bytes before the rectangle in a row.
-  bool created = false;
+  std::size_t box_offset = 0;  // Bytes in `row` before the rectangle.
+  bool is_created = false;
   bool too_many_scans = false;
 
   // Runs `call`, which may call libjpeg.  It must not have variables with
   // destructors, because errors leave it by longjmp().
   template <class Call>
   Status run(Call call) {
-    if (setjmp(failed) != 0) return error();
+    if (setjmp(error_jump) != 0) return error();
     call();
     return {};
   }
@@ -83,27 +84,27 @@ struct JpegDecoder::State {
   static State& of(j_common_ptr jpeg) {
     return *static_cast<State*>(jpeg->client_data);
   }
-  [[noreturn]] static void fail(j_common_ptr jpeg) {
-    longjmp(of(jpeg).failed, 1);
+  [[noreturn]] static void on_error(j_common_ptr jpeg) {
+    longjmp(of(jpeg).error_jump, 1);
   }
-  static void note(j_common_ptr jpeg, int level) {
-    if (level < 0 && means_damage(jpeg->err->msg_code)) fail(jpeg);
+  static void on_message(j_common_ptr jpeg, int level) {
+    if (level < 0 && is_damage_warning(jpeg->err->msg_code)) on_error(jpeg);
   }
   static void count_scans(j_common_ptr jpeg) {
     const auto* const decoding = reinterpret_cast<j_decompress_ptr>(jpeg);
     if (decoding->input_scan_number <= kMaxScans) return;
     of(jpeg).too_many_scans = true;
-    fail(jpeg);
+    on_error(jpeg);
   }
 
   void create() {
     jpeg.err = jpeg_std_error(&errors);
     jpeg.client_data = this;
-    errors.error_exit = &fail;
-    errors.emit_message = &note;
+    errors.error_exit = &on_error;
+    errors.emit_message = &on_message;
     progress.progress_monitor = &count_scans;
     jpeg_create_decompress(&jpeg);
-    created = true;
+    is_created = true;
     jpeg.progress = &progress;
   }
 };
@@ -111,7 +112,7 @@ struct JpegDecoder::State {
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
 
 JpegDecoder::~JpegDecoder() {
-  if (state_->created) jpeg_destroy_decompress(&state_->jpeg);
+  if (state_->is_created) jpeg_destroy_decompress(&state_->jpeg);
 }
 
 int JpegDecoder::height() const noexcept {
@@ -127,7 +128,7 @@ Status JpegDecoder::open(std::span<const std::byte> file) {
   state.file = file;
   state.too_many_scans = false;
   return state.run([&] {
-    if (!state.created) state.create();
+    if (!state.is_created) state.create();
     jpeg_abort_decompress(&state.jpeg);  // The last file may be unfinished.
     jpeg_mem_src(&state.jpeg,
                  reinterpret_cast<const unsigned char*>(file.data()),
@@ -148,20 +149,20 @@ Status JpegDecoder::start(const Box& box, int shrink, std::size_t slack) {
   const int right =
       shrink == 1 ? std::min(box.left + box.width + 1, columns) : columns;
   const int left =
-      shrink == 1 ? std::max(std::min(box.left - 1, right - kLeastColumns), 0)
+      shrink == 1 ? std::max(std::min(box.left - 1, right - kMinColumns), 0)
                   : 0;
-  auto from = static_cast<JDIMENSION>(left);
-  auto wide = static_cast<JDIMENSION>(
-      std::min(std::max(right - left, kLeastColumns), columns - left));
+  auto first_column = static_cast<JDIMENSION>(left);
+  auto num_columns = static_cast<JDIMENSION>(
+      std::min(std::max(right - left, kMinColumns), columns - left));
   TRY(state.run([&] {
     state.jpeg.scale_num = 1;
     state.jpeg.scale_denom = static_cast<unsigned>(shrink);
     state.jpeg.out_color_space = JCS_EXT_RGBX;
     jpeg_start_decompress(&state.jpeg);
-    jpeg_crop_scanline(&state.jpeg, &from, &wide);
+    jpeg_crop_scanline(&state.jpeg, &first_column, &num_columns);
   }));
-  // libjpeg has moved `from` to the start of a block.
-  state.skipped = 4 * (static_cast<std::size_t>(box.left) - from);
+  // libjpeg has moved `first_column` to the start of a block.
+  state.box_offset = 4 * (static_cast<std::size_t>(box.left) - first_column);
   state.row.resize(std::size_t{4} * state.jpeg.output_width + slack);
   return state.run([&] {
     if (box.top > 0) {
@@ -174,12 +175,12 @@ Result<std::uint8_t*> JpegDecoder::next_row() {
   State& state = *state_;
   JSAMPROW row = state.row.data();
   TRY(state.run([&] { jpeg_read_scanlines(&state.jpeg, &row, 1); }));
-  return row + state.skipped;
+  return row + state.box_offset;
 }
 
 Status JpegDecoder::finish() {
   State& state = *state_;
-  if (ends_as_it_should(state.file)) {
+  if (has_end_marker(state.file)) {
     jpeg_abort_decompress(&state.jpeg);
     return {};
   }

@@ -33,13 +33,14 @@ std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at,
 }
 
 // Returns the value of a directory's entry: one number of 1, 2 or 4 bytes.
-std::optional<std::uint32_t> value_of(Bytes tiff, std::size_t entry, bool big) {
-  const auto type = number_at(tiff, entry + 2, 2, big);
-  const auto count = number_at(tiff, entry + 4, 4, big);
+std::optional<std::uint32_t> value_of(Bytes tiff, std::size_t entry,
+                                      bool big_endian) {
+  const auto type = number_at(tiff, entry + 2, 2, big_endian);
+  const auto count = number_at(tiff, entry + 4, 4, big_endian);
   if (count != 1u) return std::nullopt;
-  if (type == 1u) return number_at(tiff, entry + 8, 1, big);
-  if (type == 3u) return number_at(tiff, entry + 8, 2, big);
-  if (type == 4u) return number_at(tiff, entry + 8, 4, big);
+  if (type == 1u) return number_at(tiff, entry + 8, 1, big_endian);
+  if (type == 3u) return number_at(tiff, entry + 8, 2, big_endian);
+  if (type == 4u) return number_at(tiff, entry + 8, 4, big_endian);
   return std::nullopt;
 }
 
@@ -48,15 +49,15 @@ std::optional<std::uint32_t> value_of(Bytes tiff, std::size_t entry, bool big) {
 std::optional<std::uint32_t> exif_orientation(Bytes tiff) {
   const std::string_view order = text_of(tiff).substr(0, 2);
   if (order != "II" && order != "MM") return std::nullopt;
-  const bool big = order == "MM";
-  const auto directory = number_at(tiff, 4, 4, big);
+  const bool big_endian = order == "MM";
+  const auto directory = number_at(tiff, 4, 4, big_endian);
   if (!directory) return std::nullopt;
-  const auto entries = number_at(tiff, *directory, 2, big);
+  const auto entries = number_at(tiff, *directory, 2, big_endian);
   for (std::size_t i = 0; i < entries.value_or(0); ++i) {
     const std::size_t entry = std::size_t{*directory} + 2 + 12 * i;
-    const auto tag = number_at(tiff, entry, 2, big);
+    const auto tag = number_at(tiff, entry, 2, big_endian);
     if (!tag) break;
-    if (*tag == kOrientationTag) return value_of(tiff, entry, big);
+    if (*tag == kOrientationTag) return value_of(tiff, entry, big_endian);
   }
   return std::nullopt;
 }
@@ -84,18 +85,18 @@ std::optional<std::uint32_t> xmp_orientation(std::string_view packet) {
 
 // Returns whether the marker begins a frame with lossy compression and Huffman
 // codes.
-constexpr bool is_read(unsigned marker) {
+constexpr bool is_supported_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xC2;
 }
 constexpr bool is_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 &&
          marker != 0xCC;
 }
-constexpr bool stands_alone(unsigned marker) {
+constexpr bool has_no_content(unsigned marker) {
   return marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD8);
 }
 
-Status ends_early() {
+Status early_end_error() {
   return Status(Code::kInvalidArgument,
                 "the JPEG file ends before its first scan");
 }
@@ -109,22 +110,24 @@ class Markers {
   Result<unsigned> next() {
     for (;;) {
       // Skips bytes between two markers, like libjpeg.
-      while (at_ < file_.size() && file_[at_] != std::byte{0xFF}) ++at_;
-      while (at_ < file_.size() && file_[at_] == std::byte{0xFF}) ++at_;
-      if (at_ == file_.size()) return ends_early();
-      const auto marker = std::to_integer<unsigned>(file_[at_++]);
-      if (stands_alone(marker)) continue;
-      const auto length = number_at(file_, at_, 2, true);
-      if (marker == kEnd || !length || *length > file_.size() - at_) {
-        return ends_early();
+      while (position_ < file_.size() && file_[position_] != std::byte{0xFF})
+        ++position_;
+      while (position_ < file_.size() && file_[position_] == std::byte{0xFF})
+        ++position_;
+      if (position_ == file_.size()) return early_end_error();
+      const auto marker = std::to_integer<unsigned>(file_[position_++]);
+      if (has_no_content(marker)) continue;
+      const auto length = number_at(file_, position_, 2, true);
+      if (marker == kEnd || !length || *length > file_.size() - position_) {
+        return early_end_error();
       }
       if (*length < 2) {
         return Status(Code::kInvalidArgument,
-                      "the JPEG file's segment at byte ", at_,
+                      "the JPEG file's segment at byte ", position_,
                       " has no valid length");
       }
-      content_ = file_.subspan(at_ + 2, *length - 2);
-      at_ += *length;
+      content_ = file_.subspan(position_ + 2, *length - 2);
+      position_ += *length;
       return marker;
     }
   }
@@ -134,7 +137,7 @@ class Markers {
  private:
   Bytes file_;
   Bytes content_;
-  std::size_t at_ = 2;
+  std::size_t position_ = 2;
 };
 
 // Reads a frame's header.  Returns nullopt if JpegDecoder does not support the
@@ -147,7 +150,8 @@ Result<std::optional<JpegHeader>> read_frame(unsigned marker, Bytes content) {
   if (!channels) {
     return Status(Code::kInvalidArgument, "the JPEG file's frame is too short");
   }
-  if (!is_read(marker) || bits != 8u || (channels != 1u && channels != 3u)) {
+  if (!is_supported_frame(marker) || bits != 8u ||
+      (channels != 1u && channels != 3u)) {
     return std::optional<JpegHeader>();
   }
   if (*height == 0 || *width == 0) {

@@ -42,7 +42,7 @@ void put_channel(const Layout& layout, const std::uint8_t* in,
 void put_line(const Layout& layout, const std::uint8_t* line, int y,
               std::byte* picture) {
   const std::size_t bytes = layout.item_bytes;
-  if (layout.plain()) {
+  if (layout.is_plain()) {
     std::memcpy(picture + size_of(y) * layout.line_values(), line,
                 layout.line_values());
     return;

@@ -27,7 +27,7 @@ struct Layout {
     return static_cast<std::size_t>(height) * line_values() * item_bytes;
   }
   // Returns whether pictures have the same bytes as the output of resizing.
-  [[nodiscard]] bool plain() const noexcept {
+  [[nodiscard]] bool is_plain() const noexcept {
     return table == nullptr && (!channels_first || channels == 1);
   }
 };

@@ -14,18 +14,18 @@ std::size_t length_of(int pixels) {
 
 // An orientation reverses the order of the stored rows, of the stored columns,
 // or both.  After that, it exchanges rows and columns if it is at least 5.
-bool exchanges_sides(int orientation) { return orientation >= 5; }
-bool turns_stored_rows(int orientation) {
+bool swaps_axes(int orientation) { return orientation >= 5; }
+bool reverses_rows(int orientation) {
   return orientation == 3 || orientation == 4 || orientation == 6 ||
          orientation == 7;
 }
-bool turns_stored_columns(int orientation) {
+bool reverses_columns(int orientation) {
   return orientation == 2 || orientation == 3 || orientation == 7 ||
          orientation == 8;
 }
 
 // Sets each pixel's first byte to its luminance, computed like Pillow.
-void make_gray(std::uint8_t* at, int count) {
+void set_luminance(std::uint8_t* at, int count) {
   for (; count > 0; --count, at += kPixelBytes) {
     at[0] = static_cast<std::uint8_t>(
         (at[0] * 19595u + at[1] * 38470u + at[2] * 7471u + 0x8000u) >> 16);
@@ -67,7 +67,7 @@ Status PictureRows::open(const Picture& picture, int channels,
     height_ = decoder_.height();
     width_ = decoder_.width();
   }
-  if (exchanges_sides(orientation)) std::swap(height_, width_);
+  if (swaps_axes(orientation)) std::swap(height_, width_);
   return {};
 }
 
@@ -76,49 +76,52 @@ Status PictureRows::start(const Box& box, int shrink, std::size_t slack) {
   Box stored = box;
   int height = (height_ + shrink - 1) / shrink;
   int width = (width_ + shrink - 1) / shrink;
-  if (exchanges_sides(orientation_)) {
+  if (swaps_axes(orientation_)) {
     stored = {box.left, box.top, box.width, box.height};
     std::swap(height, width);
   }
-  if (turns_stored_rows(orientation_)) {
+  if (reverses_rows(orientation_)) {
     stored.top = height - stored.top - stored.height;
   }
-  if (turns_stored_columns(orientation_)) {
+  if (reverses_columns(orientation_)) {
     stored.left = width - stored.left - stored.width;
   }
   TRY(start_stored(stored, shrink, 0));
-  turned_.resize(length_of(box.width) * static_cast<std::size_t>(box.height) +
-                 slack);
-  TRY(turn(stored));
+  oriented_pixels_.resize(
+      length_of(box.width) * static_cast<std::size_t>(box.height) + slack);
+  TRY(orient(stored));
   box_ = box;
-  next_ = 0;
+  next_row_ = 0;
   return {};
 }
 
-// Reads the stored rectangle and writes it to turned_ in the right orientation.
-Status PictureRows::turn(const Box& stored) {
-  const bool sides = exchanges_sides(orientation_);
-  const std::size_t length = length_of(sides ? stored.height : stored.width);
+// Reads the stored rectangle and writes it to oriented_pixels_ in the right
+// orientation.
+Status PictureRows::orient(const Box& stored) {
+  const bool axes_are_swapped = swaps_axes(orientation_);
+  const std::size_t length =
+      length_of(axes_are_swapped ? stored.height : stored.width);
   for (int i = 0; i < stored.height; ++i) {
-    const std::uint8_t* const row = TRY(next_stored());
+    const std::uint8_t* const row = TRY(next_stored_row());
     const auto y = static_cast<std::size_t>(
-        turns_stored_rows(orientation_) ? stored.height - 1 - i : i);
+        reverses_rows(orientation_) ? stored.height - 1 - i : i);
     for (int j = 0; j < stored.width; ++j) {
       const auto x = static_cast<std::size_t>(
-          turns_stored_columns(orientation_) ? stored.width - 1 - j : j);
-      std::memcpy(&turned_[sides ? x * length + y * kPixelBytes
-                                 : y * length + x * kPixelBytes],
-                  row + length_of(j), kPixelBytes);
+          reverses_columns(orientation_) ? stored.width - 1 - j : j);
+      std::memcpy(
+          &oriented_pixels_[axes_are_swapped ? x * length + y * kPixelBytes
+                                             : y * length + x * kPixelBytes],
+          row + length_of(j), kPixelBytes);
     }
   }
   return {};
 }
 
 Result<const std::uint8_t*> PictureRows::next() {
-  if (orientation_ == 1) return next_stored();
-  return static_cast<const std::uint8_t*>(turned_.data() +
-                                          static_cast<std::size_t>(next_++) *
-                                              length_of(box_.width));
+  if (orientation_ == 1) return next_stored_row();
+  return static_cast<const std::uint8_t*>(
+      oriented_pixels_.data() +
+      static_cast<std::size_t>(next_row_++) * length_of(box_.width));
 }
 
 Status PictureRows::finish() {
@@ -128,19 +131,19 @@ Status PictureRows::finish() {
 Status PictureRows::start_stored(const Box& box, int shrink,
                                  std::size_t slack) {
   box_ = box;
-  next_ = 0;
+  next_row_ = 0;
   if (picture_.pixels == nullptr) return decoder_.start(box, shrink, slack);
   row_.resize(length_of(box.width) + slack);
   return {};
 }
 
-Result<const std::uint8_t*> PictureRows::next_stored() {
+Result<const std::uint8_t*> PictureRows::next_stored_row() {
   if (picture_.pixels == nullptr) {
     std::uint8_t* const row = TRY(decoder_.next_row());
-    if (channels_ == 1) make_gray(row, box_.width);
+    if (channels_ == 1) set_luminance(row, box_.width);
     return static_cast<const std::uint8_t*>(row);
   }
-  const auto y = static_cast<std::size_t>(box_.top + next_++);
+  const auto y = static_cast<std::size_t>(box_.top + next_row_++);
   const std::size_t first = y * static_cast<std::size_t>(picture_.width) +
                             static_cast<std::size_t>(box_.left);
   widen(picture_.pixels + first * static_cast<std::size_t>(channels_),

@@ -36,13 +36,13 @@ class PictureRows {
   [[nodiscard]] int width() const noexcept { return width_; }
 
   // Returns whether the picture can be decoded at a smaller size.
-  [[nodiscard]] bool shrinks() const noexcept {
+  [[nodiscard]] bool can_shrink() const noexcept {
     return picture_.pixels == nullptr;
   }
 
   // Moves to the first row of a rectangle of the turned picture at 1 / `shrink`
   // of its size.  At least `slack` bytes can be read past the end of each row.
-  // REQUIRES: as JpegDecoder::start(); shrink is 1 unless shrinks().
+  // REQUIRES: as JpegDecoder::start(); shrink is 1 unless can_shrink().
   Status start(const Box& box, int shrink, std::size_t slack);
 
   // Returns the next row of the rectangle, valid until the next call.
@@ -54,8 +54,8 @@ class PictureRows {
 
  private:
   Status start_stored(const Box& box, int shrink, std::size_t slack);
-  Result<const std::uint8_t*> next_stored();
-  Status turn(const Box& stored);
+  Result<const std::uint8_t*> next_stored_row();
+  Status orient(const Box& stored);
 
   JpegDecoder decoder_;
   Picture picture_;
@@ -63,10 +63,13 @@ class PictureRows {
   int orientation_ = 1;
   int height_ = 0;
   int width_ = 0;
-  Box box_;  // The rectangle, stored until turn() has run and turned after it.
-  int next_ = 0;                      // The next row of the rectangle.
-  std::vector<std::uint8_t> row_;     // A row of a picture in memory.
-  std::vector<std::uint8_t> turned_;  // The whole rectangle, if it is turned.
+  // The rectangle: in the stored picture until orient() has run, then in the
+  // turned one.
+  Box box_;
+  int next_row_ = 0;               // The next row of the rectangle.
+  std::vector<std::uint8_t> row_;  // A row of a picture in memory.
+  // The whole rectangle, unless orientation_ is 1.
+  std::vector<std::uint8_t> oriented_pixels_;
 };
 
 }  // namespace gristmill

@@ -24,28 +24,30 @@ struct Part {
   int last;
 };
 
-Part part_of(int begin, int length, int size) {
+Part visible_part(int begin, int length, int size) {
   return {std::max(begin, 0), std::min(begin + length, size)};
 }
 
 // Returns the largest of 8, 4, 2 and 1 by which the crop can shrink without
 // becoming smaller than its resized size.
-int shrink_of(const RenderPlan& plan) {
-  const int most =
+int max_shrink_of(const RenderPlan& plan) {
+  const int ratio =
       std::min(plan.crop.height / plan.height, plan.crop.width / plan.width);
-  return most >= 8 ? 8 : most >= 4 ? 4 : most >= 2 ? 2 : 1;
+  return ratio >= 8 ? 8 : ratio >= 4 ? 4 : ratio >= 2 ? 2 : 1;
 }
 
-Box shrunk(const Box& box, int shrink) {
-  const auto up = [&](int end) { return (end + shrink - 1) / shrink; };
+// Returns the pixels that a box covers in a picture of 1 / `shrink` of the
+// size.
+Box shrink_box(const Box& box, int shrink) {
+  const auto round_up = [&](int end) { return (end + shrink - 1) / shrink; };
   const int top = box.top / shrink;
   const int left = box.left / shrink;
-  return {top, left, up(box.top + box.height) - top,
-          up(box.left + box.width) - left};
+  return {top, left, round_up(box.top + box.height) - top,
+          round_up(box.left + box.width) - left};
 }
 
 // Returns the part of a crop whose pixels the two axes need.
-Box needed_of(const Axis& columns, const Axis& rows, const Box& crop) {
+Box needed_box(const Axis& columns, const Axis& rows, const Box& crop) {
   return {crop.top + rows.begin(), crop.left + columns.begin(),
           rows.end() - rows.begin(), columns.end() - columns.begin()};
 }
@@ -71,26 +73,27 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
                         std::byte* out) {
   TRY(rows_.open(picture, layout_.channels, plan.orientation));
   TRY(check_crop(plan.crop, rows_));
-  const Part x = part_of(plan.left, layout_.width, plan.width);
-  const Part y = part_of(plan.top, layout_.height, plan.height);
-  const auto put_zeros = [&](int from, int to) {
+  const Part x = visible_part(plan.left, layout_.width, plan.width);
+  const Part y = visible_part(plan.top, layout_.height, plan.height);
+  const auto write_zeros = [&](int from, int to) {
     for (int i = from; i < to; ++i) put_line(layout_, zeros_.data(), i, out);
   };
   if (x.first >= x.last || y.first >= y.last) {
-    put_zeros(0, layout_.height);
+    write_zeros(0, layout_.height);
     return {};
   }
-  const int shrink = options_.draft && rows_.shrinks() ? shrink_of(plan) : 1;
-  const Box crop = shrunk(plan.crop, shrink);
+  const int shrink =
+      options_.draft && rows_.can_shrink() ? max_shrink_of(plan) : 1;
+  const Box crop = shrink_box(plan.crop, shrink);
   const Axis columns(options_.filter, crop.width, plan.width, x.first, x.last);
   const Axis rows(options_.filter, crop.height, plan.height, y.first, y.last);
   const bool rows_first =
-      !rows.copies() && !columns.copies() &&
+      !rows.is_copy() && !columns.is_copy() &&
       rows_come_first(crop.height, crop.width, plan.height, plan.width);
   if (rows_first) {
     TRY(start_window(columns, rows, crop, shrink));
   } else {
-    TRY(make_lines(columns, rows, crop, shrink, plan.flip));
+    TRY(resize_all_columns(columns, rows, crop, shrink, plan.flip));
   }
   const auto channels = static_cast<std::size_t>(layout_.channels);
   const std::size_t bytes = channels * static_cast<std::size_t>(columns.size());
@@ -98,29 +101,31 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
   const int left =
       plan.flip ? plan.left + layout_.width - x.last : x.first - plan.left;
   const int top = y.first - plan.top;
-  const bool direct = layout_.plain() && columns.size() == layout_.width;
+  const bool writes_to_output =
+      layout_.is_plain() && columns.size() == layout_.width;
   line_.assign(layout_.line_values(), 0);
-  put_zeros(0, top);
+  write_zeros(0, top);
   for (int i = 0; i < rows.size(); ++i) {
     std::uint8_t* const line =
-        direct ? reinterpret_cast<std::uint8_t*>(out) +
-                     static_cast<std::size_t>(top + i) * bytes
-               : line_.data() + channels * static_cast<std::size_t>(left);
+        writes_to_output
+            ? reinterpret_cast<std::uint8_t*>(out) +
+                  static_cast<std::size_t>(top + i) * bytes
+            : line_.data() + channels * static_cast<std::size_t>(left);
     if (rows_first) {
-      TRY(make_line(columns, rows, i, plan.flip));
-      std::memcpy(line, made_.data(), bytes);
+      TRY(resize_line(columns, rows, i, plan.flip));
+      std::memcpy(line, resized_crop_line_.data(), bytes);
     } else {
       resize_rows(rows, i, lines_.data(), 0, stride_of(bytes), bytes, line);
     }
-    if (!direct) put_line(layout_, line_.data(), top + i, out);
+    if (!writes_to_output) put_line(layout_, line_.data(), top + i, out);
   }
-  put_zeros(top + rows.size(), layout_.height);
+  write_zeros(top + rows.size(), layout_.height);
   return rows_first ? rows_.finish() : Status();
 }
 
 Status Renderer::start_window(const Axis& columns, const Axis& rows,
                               const Box& crop, int shrink) {
-  const Box needed = needed_of(columns, rows, crop);
+  const Box needed = needed_box(columns, rows, crop);
   window_ = Window();
   window_.bytes = 4 * static_cast<std::size_t>(needed.width);
   window_.stride = stride_of(window_.bytes);
@@ -128,18 +133,20 @@ Status Renderer::start_window(const Axis& columns, const Axis& rows,
   const auto capacity = static_cast<std::size_t>(window_.capacity);
   lines_.resize(window_.stride * (capacity + 1) + kVectorBytes);
   row_.resize(window_.stride + slack_of(columns));
-  made_.resize(static_cast<std::size_t>(layout_.channels * columns.size() + 4));
+  resized_crop_line_.resize(
+      static_cast<std::size_t>(layout_.channels * columns.size() + 4));
   return rows_.start(needed, shrink, slack_of(columns));
 }
 
-Status Renderer::make_line(const Axis& columns, const Axis& rows, int i,
-                           bool flip) {
+Status Renderer::resize_line(const Axis& columns, const Axis& rows, int i,
+                             bool flip) {
   TRY(move_window(rows.starts()[i],
                   std::min(rows.starts()[i] + 2 * rows.pairs(),
                            rows.end() - rows.begin())));
   resize_rows(rows, i, lines_.data(), window_.first, window_.stride,
               window_.bytes, row_.data());
-  resize_columns(columns, row_.data(), layout_.channels, flip, made_.data());
+  resize_columns(columns, row_.data(), layout_.channels, flip,
+                 resized_crop_line_.data());
   return {};
 }
 
@@ -148,10 +155,11 @@ Status Renderer::move_window(int start, int end) {
     return static_cast<std::size_t>(line - window_.first) * window_.stride;
   };
   if (end - window_.first > window_.capacity) {
-    const int kept = std::max(window_.end - start, 0);
-    std::memmove(lines_.data(), lines_.data() + offset(window_.end - kept),
-                 static_cast<std::size_t>(kept) * window_.stride);
-    window_.first = window_.end - kept;
+    const int num_kept_rows = std::max(window_.end - start, 0);
+    std::memmove(lines_.data(),
+                 lines_.data() + offset(window_.end - num_kept_rows),
+                 static_cast<std::size_t>(num_kept_rows) * window_.stride);
+    window_.first = window_.end - num_kept_rows;
   }
   for (; window_.end < end; ++window_.end) {
     const std::uint8_t* const row = TRY(rows_.next());
@@ -165,9 +173,9 @@ Status Renderer::move_window(int start, int end) {
 }
 
 // Resizes the columns of all rows that the output needs.
-Status Renderer::make_lines(const Axis& columns, const Axis& rows,
-                            const Box& crop, int shrink, bool flip) {
-  const Box needed = needed_of(columns, rows, crop);
+Status Renderer::resize_all_columns(const Axis& columns, const Axis& rows,
+                                    const Box& crop, int shrink, bool flip) {
+  const Box needed = needed_box(columns, rows, crop);
   const std::size_t stride =
       stride_of(static_cast<std::size_t>(layout_.channels) *
                 static_cast<std::size_t>(columns.size()));
@@ -184,12 +192,12 @@ Status Renderer::make_lines(const Axis& columns, const Axis& rows,
 
 namespace {
 
-// Distributes pictures to threads.
-class Shares {
+// Distributes pictures to threads.  Any thread may call any method.
+class RenderQueue {
  public:
-  Shares(const Layout& layout, const RenderOptions& options,
-         std::span<const Picture> pictures, std::span<const RenderPlan> plans,
-         std::byte* out)
+  RenderQueue(const Layout& layout, const RenderOptions& options,
+              std::span<const Picture> pictures,
+              std::span<const RenderPlan> plans, std::byte* out)
       : layout_(layout),
         options_(options),
         pictures_(pictures),
@@ -226,7 +234,7 @@ class Shares {
   Status status_ GUARDED_BY(mutex_);
 };
 
-void Shares::work() noexcept {
+void RenderQueue::work() noexcept {
   std::size_t i = 0;
   try {
     Renderer renderer(layout_, options_);
@@ -242,7 +250,7 @@ void Shares::work() noexcept {
   }
 }
 
-void Shares::fail(std::size_t i, const Status& status) {
+void RenderQueue::fail(std::size_t i, const Status& status) {
   const MutexLock lock(mutex_);
   if (i >= end()) return;
   end_.store(i, std::memory_order_relaxed);
@@ -255,21 +263,21 @@ std::size_t render_all(const Layout& layout, const RenderOptions& options,
                        std::span<const Picture> pictures,
                        std::span<const RenderPlan> plans, std::byte* out,
                        std::size_t threads, Status& status) {
-  Shares shares(layout, options, pictures, plans, out);
+  RenderQueue queue(layout, options, pictures, plans, out);
   threads = std::min(threads, pictures.size());
   if (threads > 1) {
     Pool pool(threads - 1);
     TaskGroup group;
     for (std::size_t i = 1; i < threads; ++i) {
-      pool.run(group, [&] { shares.work(); });
+      pool.run(group, [&] { queue.work(); });
     }
-    shares.work();
+    queue.work();
     static_cast<void>(group.wait());
   } else {
-    shares.work();
+    queue.work();
   }
-  status = shares.status();
-  return shares.end();
+  status = queue.status();
+  return queue.end();
 }
 
 }  // namespace gristmill

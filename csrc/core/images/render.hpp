@@ -63,14 +63,15 @@ class Renderer {
 
   // For columns before rows: fills `lines_` with all lines, in the width of the
   // output.
-  Status make_lines(const Axis& columns, const Axis& rows, const Box& crop,
-                    int shrink, bool flip);
+  Status resize_all_columns(const Axis& columns, const Axis& rows,
+                            const Box& crop, int shrink, bool flip);
 
-  // For rows before columns: make_line() writes line `i` of the output to
-  // `made_`.  Call it in the order of the lines, after start_window().
+  // For rows before columns: resize_line() writes line `i` of the output to
+  // `resized_crop_line_`.  Call it in the order of the lines, after
+  // start_window().
   Status start_window(const Axis& columns, const Axis& rows, const Box& crop,
                       int shrink);
-  Status make_line(const Axis& columns, const Axis& rows, int i, bool flip);
+  Status resize_line(const Axis& columns, const Axis& rows, int i, bool flip);
   // Reads rows up to `end`.  Rows before `start` may be dropped.
   Status move_window(int start, int end);
 
@@ -82,8 +83,9 @@ class Renderer {
   std::vector<std::uint8_t> lines_;
   std::vector<std::uint8_t> line_;  // A line of the output.
   Window window_;
-  std::vector<std::uint8_t> row_;   // A resized row, in the width of the crop.
-  std::vector<std::uint8_t> made_;  // The part of a line inside of the crop.
+  std::vector<std::uint8_t> row_;  // A resized row, in the width of the crop.
+  // The part of a line inside of the crop.
+  std::vector<std::uint8_t> resized_crop_line_;
 };
 
 // Renders picture k to place k of `out`, with at most `threads` threads.

@@ -14,7 +14,7 @@ namespace {
 using lanes::I32x4;
 using lanes::U8x16;
 
-constexpr int kBits = 22;
+constexpr int kWeightBits = 22;
 constexpr int kLowBits = 8;
 
 double sinc(double x) {
@@ -79,19 +79,20 @@ double support_of(Filter filter) {
 
 // The weights for one output sample: weight k is for input sample `start` + k.
 struct Weights {
-  Weights(Filter with, int samples, int size)
-      : filter(with),
-        from(samples),
+  Weights(Filter filter_kind, int samples, int size)
+      : filter(filter_kind),
+        num_input(samples),
         scale(static_cast<double>(samples) / size),
         shrink(std::max(scale, 1.0)),
-        support(support_of(with) * shrink),
+        support(support_of(filter_kind) * shrink),
         raw(2 * static_cast<std::size_t>(std::ceil(support)) + 1) {}
 
   // Determines the input samples of output sample `i`.
-  void place(int i) {
+  void move_to(int i) {
     center = (i + 0.5) * scale;
     start = std::max(static_cast<int>(center - support + 0.5), 0);
-    const int end = std::min(static_cast<int>(center + support + 0.5), from);
+    const int end =
+        std::min(static_cast<int>(center + support + 0.5), num_input);
     assert(start < end);
     count = static_cast<std::size_t>(end - start);
   }
@@ -102,8 +103,8 @@ struct Weights {
     const double step = 1.0 / shrink;
     double sum = 0;
     for (std::size_t k = 0; k < count; ++k) {
-      const double at = static_cast<int>(k) + start - center + 0.5;
-      raw[k] = weight_at(filter, at * step);
+      const double position = static_cast<int>(k) + start - center + 0.5;
+      raw[k] = weight_at(filter, position * step);
       sum += raw[k];
     }
     for (std::size_t k = 0; k < count && sum != 0; ++k) raw[k] /= sum;
@@ -111,12 +112,12 @@ struct Weights {
 
   // Returns weight `k` as a fixed-point number with 22 fractional bits.
   [[nodiscard]] std::int32_t fixed(std::size_t k) const {
-    return static_cast<std::int32_t>(raw[k] * (1 << kBits) +
+    return static_cast<std::int32_t>(raw[k] * (1 << kWeightBits) +
                                      (raw[k] < 0 ? -0.5 : 0.5));
   }
 
   const Filter filter;
-  const int from;
+  const int num_input;
   const double scale;
   const double shrink;
   const double support;
@@ -130,8 +131,9 @@ I32x4 sum_of(I32x4 high, I32x4 low) {
   // The terms may wrap around, but the total fits, so it is exact.
   using Unsigned = std::uint32_t __attribute__((vector_size(16)));
   const auto whole = (reinterpret_cast<Unsigned>(high) << kLowBits) +
-                     reinterpret_cast<Unsigned>(low) + (1u << (kBits - 1));
-  return reinterpret_cast<I32x4>(whole) >> kBits;
+                     reinterpret_cast<Unsigned>(low) +
+                     (1u << (kWeightBits - 1));
+  return reinterpret_cast<I32x4>(whole) >> kWeightBits;
 }
 
 // Computes one pixel of 4 bytes from the 2 * `pairs` pixels at `in`.
@@ -198,43 +200,44 @@ U8x16 line_part(const Axis& axis, const Axis::Pair* weights, int start,
 
 }  // namespace
 
-Axis::Axis(Filter filter, int from, int size, int first, int last) {
-  assert(from >= 1 && 0 <= first && first < last && last <= size);
+Axis::Axis(Filter filter, int num_input, int size, int first, int last) {
+  assert(num_input >= 1 && 0 <= first && first < last && last <= size);
   starts_.reserve(static_cast<std::size_t>(last - first));
-  if (filter == Filter::kNearest || from == size) {
-    choose(from, size, first, last);
+  if (filter == Filter::kNearest || num_input == size) {
+    pick_samples(num_input, size, first, last);
   } else {
-    weigh(filter, from, size, first, last);
+    compute_weights(filter, num_input, size, first, last);
   }
   for (int& start : starts_) start -= begin_;
 }
 
 // Adds up steps like Pillow, for the same rounding.
-void Axis::choose(int from, int size, int first, int last) {
-  const double step = static_cast<double>(from) / size;
-  double at = step * 0.5;
-  for (int i = 0; i < last; ++i, at += step) {
+void Axis::pick_samples(int num_input, int size, int first, int last) {
+  const double step = static_cast<double>(num_input) / size;
+  double position = step * 0.5;
+  for (int i = 0; i < last; ++i, position += step) {
     if (i < first) continue;
-    starts_.push_back(std::min(static_cast<int>(at), from - 1));
+    starts_.push_back(std::min(static_cast<int>(position), num_input - 1));
   }
   begin_ = starts_.front();
   end_ = starts_.back() + 1;
 }
 
-void Axis::weigh(Filter filter, int from, int size, int first, int last) {
-  Weights weights(filter, from, size);
-  std::size_t most = 0;
+void Axis::compute_weights(Filter filter, int num_input, int size, int first,
+                           int last) {
+  Weights weights(filter, num_input, size);
+  std::size_t max_count = 0;
   for (int i = first; i < last; ++i) {
-    weights.place(i);
-    most = std::max(most, weights.count);
+    weights.move_to(i);
+    max_count = std::max(max_count, weights.count);
   }
-  const std::size_t pairs = (most + 1) / 2;
+  const std::size_t pairs = (max_count + 1) / 2;
   pairs_ = static_cast<int>(pairs);
   weights_.assign(static_cast<std::size_t>(last - first) * pairs, Pair{});
-  begin_ = from;
+  begin_ = num_input;
   Pair* to = weights_.data();
   for (int i = first; i < last; ++i, to += pairs) {
-    weights.place(i);
+    weights.move_to(i);
     weights.compute();
     begin_ = std::min(begin_, weights.start);
     end_ = std::max(end_, weights.start + static_cast<int>(weights.count));
@@ -272,15 +275,16 @@ void resize_rows(const Axis& axis, int i, const std::uint8_t* in, int first,
                  std::size_t stride, std::size_t bytes, std::uint8_t* out) {
   const int start = axis.starts()[i] - first;
   const int last = axis.end() - axis.begin() - 1 - first;
-  if (axis.copies()) {
+  if (axis.is_copy()) {
     std::memcpy(out, in + static_cast<std::size_t>(start) * stride, bytes);
     return;
   }
   const Axis::Pair* const weights =
       axis.weights() + static_cast<std::ptrdiff_t>(i) * axis.pairs();
-  for (std::size_t at = 0; at < bytes; at += sizeof(U8x16)) {
-    const U8x16 part = line_part(axis, weights, start, last, in + at, stride);
-    std::memcpy(out + at, &part, std::min(sizeof part, bytes - at));
+  for (std::size_t position = 0; position < bytes; position += sizeof(U8x16)) {
+    const U8x16 part =
+        line_part(axis, weights, start, last, in + position, stride);
+    std::memcpy(out + position, &part, std::min(sizeof part, bytes - position));
   }
 }
 

@@ -25,10 +25,10 @@ class Axis {
     std::int16_t low[2];
   };
 
-  // Resizes `from` samples to `size` samples, of which only [first, last) are
-  // computed.
-  // REQUIRES: from >= 1; 0 <= first < last <= size.
-  Axis(Filter filter, int from, int size, int first, int last);
+  // Resizes `num_input` samples to `size` samples, of which only [first, last)
+  // are computed.
+  // REQUIRES: num_input >= 1; 0 <= first < last <= size.
+  Axis(Filter filter, int num_input, int size, int first, int last);
 
   // The input samples [begin(), end()) are needed.
   [[nodiscard]] int begin() const noexcept { return begin_; }
@@ -40,7 +40,7 @@ class Axis {
   }
 
   // Returns whether every output sample is a copy of an input sample.
-  [[nodiscard]] bool copies() const noexcept { return pairs_ == 0; }
+  [[nodiscard]] bool is_copy() const noexcept { return pairs_ == 0; }
 
   // Output sample i is computed from the 2 * pairs() input samples from
   // starts()[i] on, counted from begin().  Their pairs of weights begin at
@@ -52,8 +52,9 @@ class Axis {
   [[nodiscard]] const Pair* weights() const noexcept { return weights_.data(); }
 
  private:
-  void choose(int from, int size, int first, int last);
-  void weigh(Filter filter, int from, int size, int first, int last);
+  void pick_samples(int num_input, int size, int first, int last);
+  void compute_weights(Filter filter, int num_input, int size, int first,
+                       int last);
 
   int begin_ = 0;
   int end_ = 0;

@@ -38,11 +38,12 @@ class Mixture {
             std::span<std::int64_t> components) const noexcept;
 
  private:
-  // A component gets part / rest of the positions that the components before it
-  // leave.  Both are divided by the greatest common divisor of all proportions.
+  // A component gets proportion / remaining of the positions that the
+  // components before it leave.  Both are divided by the greatest common
+  // divisor of all proportions.
   struct Share {
-    std::uint64_t part;  // Its proportion.
-    std::uint64_t rest;  // Sum of its proportion and all later ones.
+    std::uint64_t proportion;  // Of the component.
+    std::uint64_t remaining;   // Sum of its proportion and all later ones.
   };
   struct Pick {
     std::uint32_t component;
@@ -52,9 +53,9 @@ class Mixture {
   explicit Mixture(std::vector<std::int64_t> proportions);
 
   [[nodiscard]] std::uint64_t period() const noexcept {
-    return shares_.front().rest;
+    return shares_.front().remaining;
   }
-  [[nodiscard]] Pick divide(std::uint64_t offset) const noexcept;
+  [[nodiscard]] Pick pick_at(std::uint64_t offset) const noexcept;
 
   std::vector<std::int64_t> proportions_;
   std::vector<Share> shares_;

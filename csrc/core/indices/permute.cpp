@@ -13,16 +13,18 @@ namespace {
 
 // Number of indices that pass the network together: small enough for the L1
 // cache, large enough to use the vector units.
-constexpr std::size_t kChunk = 256;
+constexpr std::size_t kChunkSize = 256;
 
 unsigned block_bits(std::int64_t max_index, Block block) {
   if (max_index == 0) return 16;
   // Doubles, because the rounding must equal that of Grain's computation.
-  const auto exact = std::ceil(std::log2(static_cast<double>(max_index)));
-  auto bits = static_cast<unsigned>(exact);
+  const auto ceiling = std::ceil(std::log2(static_cast<double>(max_index)));
+  auto bits = static_cast<unsigned>(ceiling);
   bits = std::clamp(bits + bits % 2, 16U, 64U);
-  const auto largest = static_cast<std::uint64_t>(max_index);
-  if (block == Block::kWhole && bits < 64 && (largest >> bits) != 0) bits += 2;
+  const auto max_value = static_cast<std::uint64_t>(max_index);
+  if (block == Block::kWhole && bits < 64 && (max_value >> bits) != 0) {
+    bits += 2;
+  }
   return bits;
 }
 
@@ -41,7 +43,7 @@ inline Word low_bits(unsigned half_bits) noexcept {
 }
 
 // Returns the largest value of a block of two halves.
-inline std::uint64_t block_last(unsigned half_bits) noexcept {
+inline std::uint64_t max_block_value(unsigned half_bits) noexcept {
   const auto mask = low_bits<std::uint64_t>(half_bits);
   return (mask << half_bits) | mask;
 }
@@ -52,36 +54,36 @@ Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
                          std::uint32_t rounds, Block block)
     : half_bits_(block_bits(max_index, block) / 2),
       last_(std::min(static_cast<std::uint64_t>(max_index),
-                     block_last(half_bits_))),
+                     max_block_value(half_bits_))),
       rounds_(rounds) {
   assert(max_index >= 0 && rounds > 0 && rounds % 2 == 0);
   assert(rounds <= kMaxRounds);
   std::seed_seq sequence{seed};
-  const std::span used(keys_.data(), rounds_);
-  sequence.generate(used.begin(), used.end());
+  const std::span keys(keys_.data(), rounds_);
+  sequence.generate(keys.begin(), keys.end());
   const auto mask = low_bits<std::uint32_t>(half_bits_);
-  for (auto& key : used) key &= mask;
+  for (auto& key : keys) key &= mask;
 }
 
 void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
   if (last_ == 0) return;
   if (indices.size() == 1) {
-    indices[0] =
-        static_cast<std::int64_t>(of(static_cast<std::uint64_t>(indices[0])));
+    indices[0] = static_cast<std::int64_t>(
+        permute_one(static_cast<std::uint64_t>(indices[0])));
     return;
   }
   while (!indices.empty()) {
-    const auto chunk = indices.first(std::min(kChunk, indices.size()));
+    const auto chunk = indices.first(std::min(kChunkSize, indices.size()));
     if (half_bits_ <= 16) {
-      apply_to_chunk<std::uint32_t>(chunk);
+      permute_chunk<std::uint32_t>(chunk);
     } else {
-      apply_to_chunk<std::uint64_t>(chunk);
+      permute_chunk<std::uint64_t>(chunk);
     }
     indices = indices.subspan(chunk.size());
   }
 }
 
-std::uint64_t Permutation::of(std::uint64_t index) const noexcept {
+std::uint64_t Permutation::permute_one(std::uint64_t index) const noexcept {
   const auto mask = low_bits<std::uint64_t>(half_bits_);
   do {
     auto left = (index >> half_bits_) & mask;
@@ -95,45 +97,45 @@ std::uint64_t Permutation::of(std::uint64_t index) const noexcept {
   return index;
 }
 
-// Two arrays contain the halves of the indices that need another pass.  Each
-// pass stores all results and keeps the ones outside the range for the next
-// pass, without a branch.  A later pass overwrites results that were stored too
-// early.
+// `left` and `right` contain the halves of the `pending` indices that need
+// another pass.  Each pass stores all results and keeps the ones outside the
+// range for the next pass, without a branch.  A later pass overwrites results
+// that were stored too early.
 template <class Word>
-void Permutation::apply_to_chunk(
+void Permutation::permute_chunk(
     std::span<std::int64_t> indices) const noexcept {
-  std::array<Word, kChunk> left;
-  std::array<Word, kChunk> right;
-  std::array<std::uint16_t, kChunk> place;
+  std::array<Word, kChunkSize> left;
+  std::array<Word, kChunkSize> right;
+  std::array<std::uint16_t, kChunkSize> output_index;
   const unsigned half = half_bits_;
   const auto mask = low_bits<Word>(half);
   const auto last = static_cast<Word>(last_);
-  std::size_t open = indices.size();
-  for (std::size_t i = 0; i < open; ++i) {
+  std::size_t pending = indices.size();
+  for (std::size_t i = 0; i < pending; ++i) {
     const auto value = static_cast<std::uint64_t>(indices[i]);
     left[i] = static_cast<Word>(value >> half) & mask;
     right[i] = static_cast<Word>(value) & mask;
-    place[i] = static_cast<std::uint16_t>(i);
+    output_index[i] = static_cast<std::uint16_t>(i);
   }
-  while (open > 0) {
+  while (pending > 0) {
     for (std::size_t round = 0; round < rounds_; round += 2) {
       const Word key0 = keys_[round];
       const Word key1 = keys_[round + 1];
-      for (std::size_t i = 0; i < open; ++i) {
+      for (std::size_t i = 0; i < pending; ++i) {
         left[i] ^= (mix(right[i], half) & mask) ^ key0;
         right[i] ^= (mix(left[i], half) & mask) ^ key1;
       }
     }
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < open; ++i) {
+    std::size_t num_outside = 0;
+    for (std::size_t i = 0; i < pending; ++i) {
       const Word value = static_cast<Word>(left[i] << half) | right[i];
-      indices[place[i]] = static_cast<std::int64_t>(value);
-      left[kept] = left[i];
-      right[kept] = right[i];
-      place[kept] = place[i];
-      kept += value > last ? 1 : 0;
+      indices[output_index[i]] = static_cast<std::int64_t>(value);
+      left[num_outside] = left[i];
+      right[num_outside] = right[i];
+      output_index[num_outside] = output_index[i];
+      num_outside += value > last ? 1 : 0;
     }
-    open = kept;
+    pending = num_outside;
   }
 }
 

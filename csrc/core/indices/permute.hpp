@@ -41,9 +41,9 @@ class Permutation {
   void apply(std::span<std::int64_t> indices) const noexcept;
 
  private:
-  [[nodiscard]] std::uint64_t of(std::uint64_t index) const noexcept;
+  [[nodiscard]] std::uint64_t permute_one(std::uint64_t index) const noexcept;
   template <class Word>
-  void apply_to_chunk(std::span<std::int64_t> indices) const noexcept;
+  void permute_chunk(std::span<std::int64_t> indices) const noexcept;
 
   unsigned half_bits_;  // W: the block has 2 * W bits.
   // The largest index, or one less if a block of Grain's width excludes it.

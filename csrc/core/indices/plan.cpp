@@ -13,20 +13,22 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMinInt64 = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
 // Number of offsets that are resolved together, so that they stay in the cache.
-constexpr std::int64_t kBlock = 1024;
+constexpr std::int64_t kBlockSize = 1024;
 
-Status negative(std::int64_t count) {
-  return {Code::kInvalidArgument, "count must be non-negative, but got ",
-          count};
+Status negative_count_error(std::int64_t count) {
+  return {Code::kInvalidArgument, "count must be at least 0, got ", count};
 }
 
-Status empty() { return {Code::kDivideByZero, "the plan has no positions"}; }
+Status empty_plan_error() {
+  return {Code::kDivideByZero, "the plan has no positions"};
+}
 
-Status out_of_epoch(const char* what, std::int64_t length) {
-  return {Code::kInvalidArgument, what, " must lie in one epoch of ", length,
+Status outside_epoch_error(const std::string& subject, std::int64_t length) {
+  return {Code::kInvalidArgument, subject, " must lie in one epoch of ", length,
           " positions"};
 }
 
@@ -34,11 +36,10 @@ Status out_of_epoch(const char* what, std::int64_t length) {
 Status add_epochs(std::int64_t length, Wide epoch,
                   std::span<std::int64_t> offsets) {
   Wide base = 0;
-  const auto lowest = std::numeric_limits<std::int64_t>::min();
   if (!__builtin_mul_overflow(epoch, Wide{length}, &base) &&
-      base >= Wide{lowest} - kLast && base <= kLast) {
-    const auto [least, most] = std::ranges::minmax(offsets);
-    if (base + least >= lowest && base + most <= kLast) {
+      base >= Wide{kMinInt64} - kMaxInt64 && base <= kMaxInt64) {
+    const auto [min_offset, max_offset] = std::ranges::minmax(offsets);
+    if (base + min_offset >= kMinInt64 && base + max_offset <= kMaxInt64) {
       const auto shift = static_cast<std::uint64_t>(base);
       for (auto& offset : offsets) {
         offset = static_cast<std::int64_t>(shift +
@@ -47,40 +48,41 @@ Status add_epochs(std::int64_t length, Wide epoch,
       return {};
     }
   }
-  return {Code::kOverflow, "a position of the dataset below exceeds 64 bits"};
+  return {Code::kOverflow, "a position of the parent dataset exceeds 64 bits"};
 }
 
 // Stores first + step * (count - 1) in `last`.  Returns false if it overflows.
 // REQUIRES: count > 0.
-bool last_of(std::int64_t first, std::int64_t step, std::int64_t count,
-             std::int64_t& last) {
-  const auto exact = Wide{step} * (count - 1) + first;
-  last = static_cast<std::int64_t>(exact);
-  return last == exact;
+bool compute_last(std::int64_t first, std::int64_t step, std::int64_t count,
+                  std::int64_t& last) {
+  const auto last_wide = Wide{step} * (count - 1) + first;
+  last = static_cast<std::int64_t>(last_wide);
+  return last == last_wide;
 }
 
 }  // namespace
 
 Result<KeyPlan> KeyPlan::range(std::int64_t count, std::int64_t first,
                                std::int64_t step) {
-  if (count < 0) return negative(count);
+  if (count < 0) return negative_count_error(count);
   std::int64_t last = 0;
-  if (count > 0 && !last_of(first, step, count, last)) {
+  if (count > 0 && !compute_last(first, step, count, last)) {
     return Status(Code::kOverflow, "the last key of the range exceeds 64 bits");
   }
   return KeyPlan({Op{.length = count, .first = first, .step = step}});
 }
 
 Result<KeyPlan> KeyPlan::positions(std::int64_t count) {
-  if (count < 0) return negative(count);
+  if (count < 0) return negative_count_error(count);
   return KeyPlan({Op{.kind = Kind::kPositions, .length = count}});
 }
 
 Result<KeyPlan> KeyPlan::shard(std::int64_t first, std::int64_t last) const {
   if (first < 0 || last < first || last > length()) {
-    return out_of_epoch("a shard", length());
+    return outside_epoch_error(concat("the shard [", first, ", ", last, ")"),
+                               length());
   }
-  return with(Op{
+  return append(Op{
       .kind = Kind::kShard, .length = last - first, .first = first, .step = 1});
 }
 
@@ -90,9 +92,9 @@ Result<KeyPlan> KeyPlan::shuffle(std::int64_t seed) const {
         Code::kInvalidArgument,
         "Seed must be an integer between 0 and 2**32-1 (got seed=", seed, ").");
   }
-  return with(Op{.kind = Kind::kShuffle,
-                 .length = length(),
-                 .seed = static_cast<std::uint32_t>(seed)});
+  return append(Op{.kind = Kind::kShuffle,
+                   .length = length(),
+                   .seed = static_cast<std::uint32_t>(seed)});
 }
 
 Result<KeyPlan> KeyPlan::repeat(std::optional<std::int64_t> epochs,
@@ -110,32 +112,34 @@ Result<KeyPlan> KeyPlan::repeat(std::optional<std::int64_t> epochs,
     return Status(Code::kOverflow, *epochs, " epochs of ", length(),
                   " positions exceed 64 bits");
   }
-  return with(Op{.kind = Kind::kRepeat,
-                 .length = total,
-                 .epochs = epochs.value_or(0),
-                 .reseed = reseed});
+  return append(Op{.kind = Kind::kRepeat,
+                   .length = total,
+                   .epochs = epochs.value_or(0),
+                   .reseed = reseed});
 }
 
 Result<KeyPlan> KeyPlan::slice(std::int64_t first, std::int64_t step,
                                std::int64_t count) const {
   std::int64_t last = first;
-  if (count < 0 || (count > 0 && (!last_of(first, step, count, last) ||
+  if (count < 0 || (count > 0 && (!compute_last(first, step, count, last) ||
                                   std::min(first, last) < 0 ||
                                   std::max(first, last) >= length()))) {
-    return out_of_epoch("a slice", length());
+    return outside_epoch_error(concat("the slice of ", count, " offsets from ",
+                                      first, " with step ", step),
+                               length());
   }
-  return with(
+  return append(
       Op{.kind = Kind::kSlice, .length = count, .first = first, .step = step});
 }
 
-KeyPlan KeyPlan::with(const Op& op) const {
+KeyPlan KeyPlan::append(const Op& op) const {
   auto ops = ops_;
   ops.push_back(op);
   return KeyPlan(std::move(ops));
 }
 
 Result<std::int64_t> KeyPlan::key(std::int64_t position) const {
-  if (length() == 0) return empty();
+  if (length() == 0) return empty_plan_error();
   EpochCursor cursor(length());
   cursor.move_to(position);
   position = cursor.offset(position);
@@ -146,9 +150,9 @@ Result<std::int64_t> KeyPlan::key(std::int64_t position) const {
 Status KeyPlan::fill(std::int64_t first, std::int64_t step,
                      std::span<std::int64_t> out) const {
   if (out.empty()) return {};
-  if (length() == 0) return empty();
+  if (length() == 0) return empty_plan_error();
   std::int64_t last = 0;
-  if (!last_of(first, step, static_cast<std::int64_t>(out.size()), last)) {
+  if (!compute_last(first, step, static_cast<std::int64_t>(out.size()), last)) {
     return {Code::kOverflow, "the last position exceeds 64 bits"};
   }
   auto position = first;
@@ -157,34 +161,37 @@ Status KeyPlan::fill(std::int64_t first, std::int64_t step,
     cursor.move_to(position);
     const auto offset = cursor.offset(position);
     // The number of further steps that stay in the epoch.
-    auto more = std::min(kBlock, static_cast<std::int64_t>(out.size())) - 1;
+    auto further_steps =
+        std::min(kBlockSize, static_cast<std::int64_t>(out.size())) - 1;
     if (step > 0) {
-      more = std::min(more, (length() - 1 - offset) / step);
+      further_steps = std::min(further_steps, (length() - 1 - offset) / step);
     } else if (step < 0) {
       // The smallest int64 has no negative, and such a step leaves every epoch.
-      more = std::min(more, offset / -std::max(-kLast, step));
+      further_steps =
+          std::min(further_steps, offset / -std::max(-kMaxInt64, step));
     }
-    const auto block = out.first(static_cast<std::size_t>(more + 1));
+    const auto block = out.first(static_cast<std::size_t>(further_steps + 1));
     for (std::size_t k = 0; k < block.size(); ++k) {
       block[k] = offset + static_cast<std::int64_t>(k) * step;
     }
     TRY(resolve(ops_.size(), cursor.epoch(), block));
     out = out.subspan(block.size());
     // 128 bits, because two positions may be more than 2**63 apart.
-    position = static_cast<std::int64_t>(position + Wide{more + 1} * step);
+    position =
+        static_cast<std::int64_t>(position + Wide{further_steps + 1} * step);
   }
   return {};
 }
 
 Status KeyPlan::keys(std::span<std::int64_t> positions) const {
   if (positions.empty()) return {};
-  if (length() == 0) return empty();
+  if (length() == 0) return empty_plan_error();
   EpochCursor cursor(length());
   for (std::size_t first = 0; first < positions.size();) {
     cursor.move_to(positions[first]);
-    const auto limit = std::min(positions.size(), first + kBlock);
+    const auto block_end = std::min(positions.size(), first + kBlockSize);
     auto last = first;
-    for (; last < limit && cursor.holds(positions[last]); ++last) {
+    for (; last < block_end && cursor.contains(positions[last]); ++last) {
       positions[last] = cursor.offset(positions[last]);
     }
     TRY(resolve(ops_.size(), cursor.epoch(),
@@ -231,36 +238,37 @@ Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
 Status KeyPlan::resolve_repeat(std::size_t ops, Epoch epoch,
                                std::span<std::int64_t> offsets) const {
   const auto& op = ops_[ops - 1];
-  const auto below = ops_[ops - 2].length;
+  const auto child_length = ops_[ops - 2].length;
   Epoch base = 0;
   if (__builtin_mul_overflow(epoch, Epoch{op.length}, &base) ||
-      base > std::numeric_limits<Epoch>::max() - kLast) {
+      base > std::numeric_limits<Epoch>::max() - kMaxInt64) {
     return {Code::kOverflow, "the epoch exceeds 128 bits"};
   }
-  auto base_epoch = base / below;
-  auto shift = static_cast<std::int64_t>(base % below);
-  if (shift < 0) {
-    shift += below;
-    --base_epoch;
+  auto first_child_epoch = base / child_length;
+  auto base_offset = static_cast<std::int64_t>(base % child_length);
+  if (base_offset < 0) {
+    base_offset += child_length;
+    --first_child_epoch;
   }
   // Unsigned, because shift + offset may need the 64th bit.
-  const auto size = static_cast<std::uint64_t>(below);
-  const auto flat = [shift](std::int64_t offset) {
-    return static_cast<std::uint64_t>(shift) +
+  const auto size = static_cast<std::uint64_t>(child_length);
+  const auto offset_in_base = [base_offset](std::int64_t offset) {
+    return static_cast<std::uint64_t>(base_offset) +
            static_cast<std::uint64_t>(offset);
   };
   for (std::size_t first = 0; first < offsets.size();) {
-    const auto turn = flat(offsets[first]) / size;
+    const auto child_epochs = offset_in_base(offsets[first]) / size;
     auto last = first;
     // For an offset before this epoch, the difference wraps to a large value.
     for (; last < offsets.size(); ++last) {
-      const auto offset = flat(offsets[last]) - turn * size;
+      const auto offset = offset_in_base(offsets[last]) - child_epochs * size;
       if (offset >= size) break;
       offsets[last] = static_cast<std::int64_t>(offset);
     }
-    const auto its_epoch =
-        op.reseed ? base_epoch + static_cast<Epoch>(turn) : Epoch{0};
-    TRY(resolve(ops - 1, its_epoch, offsets.subspan(first, last - first)));
+    const auto child_epoch =
+        op.reseed ? first_child_epoch + static_cast<Epoch>(child_epochs)
+                  : Epoch{0};
+    TRY(resolve(ops - 1, child_epoch, offsets.subspan(first, last - first)));
     first = last;
   }
   return {};

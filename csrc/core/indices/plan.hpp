@@ -121,7 +121,7 @@ class KeyPlan {
 
   explicit KeyPlan(std::vector<Op> ops) : ops_(std::move(ops)) {}
 
-  [[nodiscard]] KeyPlan with(const Op& op) const;
+  [[nodiscard]] KeyPlan append(const Op& op) const;
   Status resolve(std::size_t ops, Epoch epoch,
                  std::span<std::int64_t> offsets) const;
   Status resolve_repeat(std::size_t ops, Epoch epoch,

@@ -23,11 +23,12 @@ struct Window {
 // Returns the window that contains an offset of an epoch.
 Window window_at(std::int64_t window_size, std::int64_t length, Wide epoch,
                  std::int64_t offset) {
-  const auto in_epoch = offset / window_size;
-  const auto per_epoch = (length - 1) / window_size + 1;
-  const auto first = in_epoch * window_size;
+  const auto number_in_epoch = offset / window_size;
+  const auto windows_per_epoch = (length - 1) / window_size + 1;
+  const auto first = number_in_epoch * window_size;
   // The number fits, because there are at most as many windows as positions.
-  return {.number = static_cast<std::int64_t>(epoch * per_epoch + in_epoch),
+  return {.number = static_cast<std::int64_t>(epoch * windows_per_epoch +
+                                              number_in_epoch),
           .begin = epoch * length + first,
           .first = first,
           .size = std::min(window_size, length - first)};
@@ -36,18 +37,18 @@ Window window_at(std::int64_t window_size, std::int64_t length, Wide epoch,
 // Permutes offsets in a window, and replaces them by positions.
 Status shuffle(const Window& window, std::int64_t seed,
                std::span<std::int64_t> offsets) {
-  const auto its_seed = Wide{seed} + window.number;
-  if (its_seed < 0 || its_seed > std::numeric_limits<std::uint32_t>::max()) {
+  const auto window_seed = Wide{seed} + window.number;
+  if (window_seed < 0 ||
+      window_seed > std::numeric_limits<std::uint32_t>::max()) {
     return {Code::kOutOfRange,
-            "the seed of a window shuffle plus the number of a window must be "
-            "in [0, 2**32), but is not for window ",
-            window.number};
+            "seed plus the number of a window must be in [0, 2**32), got seed ",
+            seed, " for window ", window.number};
   }
-  Permutation(window.size - 1, static_cast<std::uint32_t>(its_seed))
+  Permutation(window.size - 1, static_cast<std::uint32_t>(window_seed))
       .apply(offsets);
-  const auto [least, most] = std::ranges::minmax(offsets);
-  if (window.begin + least < std::numeric_limits<std::int64_t>::min() ||
-      window.begin + most > std::numeric_limits<std::int64_t>::max()) {
+  const auto [min_offset, max_offset] = std::ranges::minmax(offsets);
+  if (window.begin + min_offset < std::numeric_limits<std::int64_t>::min() ||
+      window.begin + max_offset > std::numeric_limits<std::int64_t>::max()) {
     return {Code::kOverflow, "a shuffled position exceeds 64 bits"};
   }
   const auto begin = static_cast<std::uint64_t>(window.begin);
@@ -64,7 +65,7 @@ Status window_shuffle(std::span<std::int64_t> positions,
                       std::int64_t window_size, std::int64_t seed,
                       std::int64_t length) {
   if (window_size <= 0) {
-    return {Code::kInvalidArgument, "window_size must be positive, but got ",
+    return {Code::kInvalidArgument, "window_size must be positive, got ",
             window_size};
   }
   if (positions.empty()) return {};
@@ -78,7 +79,8 @@ Status window_shuffle(std::span<std::int64_t> positions,
     const auto window = window_at(window_size, length, epochs.epoch(),
                                   epochs.offset(positions[first]));
     auto last = first;
-    for (; last < positions.size() && epochs.holds(positions[last]); ++last) {
+    for (; last < positions.size() && epochs.contains(positions[last]);
+         ++last) {
       const auto offset = epochs.offset(positions[last]) - window.first;
       if (offset < 0 || offset >= window.size) break;
       positions[last] = offset;

@@ -11,8 +11,8 @@ Result<std::shared_ptr<const TarFile>> TarFile::open(File::Ptr file,
                                                      const Options& options,
                                                      ScanProgress& progress) {
   TRY(check_stamp(*file, options.stamp));
-  auto index = TarIndex::read(*file, options.kept, progress);
-  if (!index.ok()) return name_file(*file, index.status());
+  auto index = TarIndex::read(*file, options.index_paths, progress);
+  if (!index.ok()) return add_file_context(*file, index.status());
   return std::shared_ptr<const TarFile>(
       new TarFile(std::move(file), std::move(index).value()));
 }
@@ -20,8 +20,8 @@ Result<std::shared_ptr<const TarFile>> TarFile::open(File::Ptr file,
 Status TarFile::sizes(std::span<const Request> requests,
                       std::span<std::int64_t> sizes) const {
   for (const Request& request : requests) {
-    const Extent at = extent(request.record);
-    sizes[request.slot] = static_cast<std::int64_t>(at.end - at.begin);
+    const Extent range = extent(request.record);
+    sizes[request.slot] = static_cast<std::int64_t>(range.end - range.begin);
   }
   return {};
 }
@@ -32,9 +32,10 @@ std::string TarFile::describe(std::int64_t record) const {
 
 Status TarFile::read(std::span<const Request> requests, Sink& sink) const {
   return read_runs(requests, [&](const Request& request, const RawBytes& run) {
-    const Extent at = extent(request.record);
-    const auto sample = run.from(at.begin).bytes.first(at.end - at.begin);
-    return explain(deliver(request, sample, sink), request.record);
+    const Extent range = extent(request.record);
+    const auto sample =
+        run.from(range.begin).bytes.first(range.end - range.begin);
+    return add_record_context(deliver(request, sample, sink), request.record);
   });
 }
 

@@ -27,8 +27,8 @@ namespace gristmill {
 class TarFile final : public FileReader {
  public:
   struct Options {
-    // Paths at which the index may be kept, see TarIndex::read().
-    std::vector<std::string> kept = {};
+    // Paths at which the index may be saved, see TarIndex::read().
+    std::vector<std::string> index_paths = {};
     // If set, open() fails unless the file has this stamp.
     std::optional<FileStamp> stamp = std::nullopt;
   };
@@ -52,8 +52,8 @@ class TarFile final : public FileReader {
       : FileReader(std::move(file)), index_(std::move(index)) {}
 
   [[nodiscard]] Extent extent(std::int64_t record) const override {
-    const auto at = index_.place(static_cast<std::uint64_t>(record));
-    return {at.begin, at.end};
+    const auto range = index_.place(static_cast<std::uint64_t>(record));
+    return {range.begin, range.end};
   }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
   static Status deliver(const Request& request,

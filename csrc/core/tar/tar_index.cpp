@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 #include "core/tar/tar_name.hpp"
 #include "core/tar/tar_sample.hpp"
@@ -16,14 +16,14 @@ namespace gristmill {
 namespace {
 
 // Bytes read for a member: a pax header, its records, and the member's header.
-constexpr std::uint64_t kGlance = 4 * kTarBlock;
+constexpr std::uint64_t kMinHeadReadBytes = 4 * kTarBlock;
 
 // Stored in an index in place of the hash that other formats have.  It stands
 // for tar files and this version of the rules for samples.
 constexpr std::uint64_t kKind = 0x31726174;  // "tar1"
 
 // webdataset skips samples in which this field is not empty.
-constexpr std::string_view kBad = "__bad__";
+constexpr std::string_view kBadField = "__bad__";
 
 Status check_begin(const File& file) {
   if (file.size() == 0) return damaged("the file is empty");
@@ -39,15 +39,15 @@ Status check_begin(const File& file) {
 }
 
 // The sample to which scan() adds members.
-struct Open {
+struct OpenSample {
   std::string key;
-  TarIndex::Place place;
-  bool bad = false;
+  TarIndex::ByteRange range;
+  bool is_bad = false;
 };
 
 Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   TRY(check_begin(file));
-  HeadReader heads(file, kGlance, progress);
+  HeadReader heads(file, kMinHeadReadBytes, progress);
   std::uint64_t members = 0;
   TarWalk walk(
       [&](std::uint64_t at, std::uint64_t size) {
@@ -55,25 +55,26 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
       },
       0, file.size());
   PackedChunks places;
-  std::optional<Open> open;
-  const auto close = [&] {
-    if (!open || open->bad) return;
-    const auto& [begin, end] = open->place;
+  std::optional<OpenSample> sample;
+  const auto add_sample = [&] {
+    if (!sample || sample->is_bad) return;
+    const auto& [begin, end] = sample->range;
     places.add(begin, end - begin);
   };
   for (; TRY(walk.next()); ++members) {
     const TarMember& member = walk.member();
-    if (!member.regular) continue;
+    if (!member.is_regular) continue;
     const auto field = tar_field(member.name);
     if (!field) continue;
-    if (!open || open->key != field->key) {
-      close();
-      open = Open{std::string(field->key), {member.begin, 0}};
+    if (!sample || sample->key != field->key) {
+      add_sample();
+      sample = OpenSample{std::string(field->key), {member.begin, 0}};
     }
-    open->place.end = member.end();
-    open->bad |= member.size > 0 && tar_lower(field->extension) == kBad;
+    sample->range.end = member.end();
+    sample->is_bad |=
+        member.size > 0 && tar_lowercase(field->extension) == kBadField;
   }
-  close();
+  add_sample();
   places.finish(file.size());
   progress.done_bytes.store(file.size(), std::memory_order_relaxed);
   return places;
@@ -82,10 +83,10 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
 }  // namespace
 
 Result<TarIndex> TarIndex::read(const File& file,
-                                std::span<const std::string> kept,
+                                std::span<const std::string> index_paths,
                                 ScanProgress& progress) {
-  auto scanned =
-      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+  auto scanned = TRY(load_or_scan_places(file, kKind, index_paths,
+                                         [&] { return scan(file, progress); }));
   return TarIndex(std::move(scanned.places));
 }
 

@@ -24,7 +24,7 @@ namespace gristmill {
 class TarIndex {
  public:
   // A sample, from its first header to the end of its last member's data.
-  struct Place {
+  struct ByteRange {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
@@ -32,24 +32,24 @@ class TarIndex {
   // Finds the samples of a file.  Successive members whose names have the same
   // key form a sample.  Members without a key may lie between them.
   //
-  // Loads the list from the first path of `kept` that has the index of this
-  // file.  Otherwise, scans the file and saves the list to the first path that
-  // can be written.  Errors do not name the file.
+  // Loads the list from the first path of `index_paths` that has the index of
+  // this file.  Otherwise, scans the file and saves the list to the first path
+  // that can be written.  Errors do not name the file.
   static Result<TarIndex> read(const File& file,
-                               std::span<const std::string> kept,
+                               std::span<const std::string> index_paths,
                                ScanProgress& progress);
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
   // REQUIRES: i < size().
-  [[nodiscard]] Place place(std::uint64_t i) const {
+  [[nodiscard]] ByteRange place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
     // A wrong index must not lead outside of the file.
     return {chunk.begin, chunk.begin + std::min(chunk.decoded_size,
                                                 chunk.end - chunk.begin)};
   }
 
-  // The memory of the list, in bytes.
+  // Returns the size of the list in memory, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:

@@ -12,11 +12,12 @@ constexpr std::string_view kMeta = "__";
 bool is_meta(std::string_view name) noexcept {
   if (!name.starts_with(kMeta)) return false;
   const auto slash = name.find('/');
-  std::string_view first = name.substr(kMeta.size(), slash - kMeta.size());
-  if (first.ends_with(kMeta)) return true;
-  if (slash != name.npos || !first.ends_with('\n')) return false;
-  first.remove_suffix(1);
-  return first.ends_with(kMeta);
+  std::string_view folder_name =
+      name.substr(kMeta.size(), slash - kMeta.size());
+  if (folder_name.ends_with(kMeta)) return true;
+  if (slash != name.npos || !folder_name.ends_with('\n')) return false;
+  folder_name.remove_suffix(1);
+  return folder_name.ends_with(kMeta);
 }
 
 // Returns whether the regular expression ^((?:.*/|)[^.]+)[.]([^/]*)$ splits a
@@ -25,11 +26,11 @@ bool is_meta(std::string_view name) noexcept {
 // The part up to that slash must not contain a line feed.
 bool has_key(std::string_view name, std::size_t dot) noexcept {
   if (dot == 0) return false;
-  const auto before = name.rfind('.', dot - 1);
-  if (before == name.npos) return true;
+  const auto previous_dot = name.rfind('.', dot - 1);
+  if (previous_dot == name.npos) return true;
   if (dot < 2) return false;
   const auto slash = name.rfind('/', std::min(dot - 2, name.find('\n')));
-  return slash != name.npos && slash > before;
+  return slash != name.npos && slash > previous_dot;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using Bytes = std::span<const std::byte>;
 
 // Returns whether a sample has the field already; every sample has a key and a
 // URL.
-bool is_taken(const TarSample& sample, std::string_view extension) {
+bool has_field(const TarSample& sample, std::string_view extension) {
   return extension == "__key__" || extension == "__url__" ||
          std::ranges::find(sample.members, extension,
                            &TarSample::Member::extension) !=
@@ -23,7 +23,7 @@ bool is_taken(const TarSample& sample, std::string_view extension) {
 
 }  // namespace
 
-std::string tar_lower(std::string_view extension) {
+std::string tar_lowercase(std::string_view extension) {
   std::string lower(extension);
   for (char& letter : lower) {
     if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
@@ -32,25 +32,25 @@ std::string tar_lower(std::string_view extension) {
 }
 
 Result<TarSample> TarSample::parse(Bytes bytes) {
-  const auto look = [bytes](std::uint64_t at, std::uint64_t size) {
+  const auto read_bytes = [bytes](std::uint64_t at, std::uint64_t size) {
     return Result(bytes.subspan(static_cast<std::size_t>(at),
                                 static_cast<std::size_t>(size)));
   };
-  TarWalk walk(look, 0, bytes.size());
+  TarWalk walk(read_bytes, 0, bytes.size());
   TarSample sample;
   std::uint64_t end = 0;
   while (TRY(walk.next())) {
     const TarMember& member = walk.member();
-    if (!member.regular) continue;
+    if (!member.is_regular) continue;
     const auto field = tar_field(member.name);
     if (!field) continue;
     if (sample.members.empty()) sample.key = field->key;
-    std::string extension = tar_lower(field->extension);
+    std::string extension = tar_lowercase(field->extension);
     if (field->key != sample.key) {
       return damaged("it has members of two samples, ", sample.key, " and ",
                      field->key, ": the file changed");
     }
-    if (is_taken(sample, extension)) {
+    if (has_field(sample, extension)) {
       return damaged("the sample ", sample.key, " has two fields ", extension,
                      ", the second of which is ", member.name,
                      ": the names of fields must not differ only in case");

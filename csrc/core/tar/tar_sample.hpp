@@ -29,6 +29,6 @@ struct TarSample {
 };
 
 // Returns the extension with ASCII letters in lower case.
-[[nodiscard]] std::string tar_lower(std::string_view extension);
+[[nodiscard]] std::string tar_lowercase(std::string_view extension);
 
 }  // namespace gristmill

@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kTarBlock = 512;
 
 struct TarMember {
   std::string name;
-  bool regular = false;     // True for files, false for folders and links.
+  bool is_regular = false;  // True for files, false for folders and links.
   std::uint64_t begin = 0;  // The offset of its first header.
   std::uint64_t data = 0;   // The offset of its data.
   std::uint64_t size = 0;
@@ -35,12 +35,12 @@ struct TarMember {
 class TarWalk {
  public:
   // Returns `size` bytes at `at`, valid until the next call.
-  using Look = std::function<Result<std::span<const std::byte>>(
+  using ReadBytes = std::function<Result<std::span<const std::byte>>(
       std::uint64_t at, std::uint64_t size)>;
 
   // Walks over the bytes [begin, end) of a file.
-  TarWalk(Look look, std::uint64_t begin, std::uint64_t end)
-      : look_(std::move(look)), at_(begin), end_(end) {}
+  TarWalk(ReadBytes read_bytes, std::uint64_t begin, std::uint64_t end)
+      : read_bytes_(std::move(read_bytes)), position_(begin), end_(end) {}
 
   // Moves to the next member.  Returns false at the end.  Errors name the
   // offset of the member.
@@ -53,18 +53,21 @@ class TarWalk {
   using Bytes = std::span<const std::byte>;
 
   // Values from the headers before a member's own; the first of each counts.
-  struct Said {
+  struct Overrides {
     std::optional<std::string> name;
     std::optional<std::uint64_t> size;
   };
 
-  Result<bool> step();
-  Status take_member(Bytes head, std::uint64_t size, const Said& said);
-  Status take_extension(char type, std::uint64_t size, Said& said);
-  static Status take_pax(Bytes records, bool global, Said& said);
+  Result<bool> read_member();
+  Status parse_member(Bytes header, std::uint64_t size,
+                      const Overrides& overrides);
+  Status parse_extension_header(char type, std::uint64_t size,
+                                Overrides& overrides);
+  static Status parse_pax_records(Bytes records, bool global,
+                                  Overrides& overrides);
 
-  const Look look_;
-  std::uint64_t at_;
+  const ReadBytes read_bytes_;
+  std::uint64_t position_;
   const std::uint64_t end_;
   TarMember member_;
 };

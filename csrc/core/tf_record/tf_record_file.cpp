@@ -8,8 +8,8 @@
 namespace gristmill {
 Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
     File::Ptr file, const Options& options, ScanProgress& progress) {
-  auto index = TfRecordIndex::read(*file, options.kept, progress);
-  if (!index.ok()) return name_file(*file, index.status());
+  auto index = TfRecordIndex::read(*file, options.index_paths, progress);
+  if (!index.ok()) return add_file_context(*file, index.status());
   return std::shared_ptr<const TfRecordFile>(new TfRecordFile(
       std::move(file), std::move(index).value(), options.verify));
 }
@@ -29,9 +29,10 @@ std::string TfRecordFile::describe(std::int64_t record) const {
 
 Status TfRecordFile::read(std::span<const Request> requests, Sink& sink) const {
   return read_runs(requests, [&](const Request& request, const RawBytes& run) {
-    const auto at = place(request.record);
-    const auto frame = run.from(at.begin).bytes.first(at.end - at.begin);
-    return explain(deliver(request, frame, sink), request.record);
+    const auto range = place(request.record);
+    const auto frame =
+        run.from(range.begin).bytes.first(range.end - range.begin);
+    return add_record_context(deliver(request, frame, sink), request.record);
   });
 }
 
@@ -40,7 +41,9 @@ Status TfRecordFile::deliver(const Request& request,
                              std::span<const std::byte> frame,
                              Sink& sink) const {
   if (frame.size() < kFrameBytes) {
-    return damaged("it is too short by the index", advice());
+    return damaged("the index lists ", frame.size(),
+                   " bytes for it, expected at least ", kFrameBytes,
+                   wrong_index_hint());
   }
   const auto data = frame.subspan(kFrameHead, frame.size() - kFrameBytes);
   TRY(check_head(frame.first(kFrameHead), data.size()));
@@ -63,11 +66,11 @@ Status TfRecordFile::check_head(std::span<const std::byte> head,
       status.ok()
           ? concat("it has ", length, " bytes, but the index lists ", data_size)
           : status.message();
-  return damaged(message, advice());
+  return damaged(message, wrong_index_hint());
 }
 
 // Returns a hint that the index may be wrong instead of the file.
-std::string TfRecordFile::advice() const {
+std::string TfRecordFile::wrong_index_hint() const {
   if (index_.path().empty()) return "";
   return "; if the file is whole, its index is wrong: delete " + index_.path();
 }

@@ -28,8 +28,8 @@ class TfRecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    // Paths at which the index may be kept, see TfRecordIndex::read().
-    std::vector<std::string> kept = {};
+    // Paths at which the index may be saved, see TfRecordIndex::read().
+    std::vector<std::string> index_paths = {};
   };
 
   // Loads or makes the index.  All errors name the file and the offset of the
@@ -51,19 +51,19 @@ class TfRecordFile final : public FileReader {
         index_(std::move(index)),
         verify_(verify) {}
 
-  [[nodiscard]] TfRecordIndex::Place place(std::int64_t record) const {
+  [[nodiscard]] TfRecordIndex::ByteRange place(std::int64_t record) const {
     return index_.place(static_cast<std::uint64_t>(record));
   }
   [[nodiscard]] Extent extent(std::int64_t record) const override {
-    const auto at = place(record);
-    return {at.begin, at.end};
+    const auto range = place(record);
+    return {range.begin, range.end};
   }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
   Status deliver(const Request& request, std::span<const std::byte> frame,
                  Sink& sink) const;
   Status check_head(std::span<const std::byte> head,
                     std::uint64_t data_size) const;
-  [[nodiscard]] std::string advice() const;
+  [[nodiscard]] std::string wrong_index_hint() const;
 
   const TfRecordIndex index_;
   const Verify verify_;

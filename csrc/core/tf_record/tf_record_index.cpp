@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
 
-constexpr std::uint64_t kGlance = 64;
+constexpr std::uint64_t kMinHeadReadBytes = 64;
 
 // Stored in an index in place of the hash that other formats have.  It stands
 // for TFRecord files.
@@ -40,10 +40,12 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   TRY(check_begin(file));
   const std::uint64_t size = file.size();
   PackedChunks places;
-  HeadReader heads(file, kGlance, progress);
+  HeadReader heads(file, kMinHeadReadBytes, progress);
   for (std::uint64_t at = 0; at < size;) {
-    const std::uint64_t left = size - at;
-    if (left < kFrameHead) return truncated_record(places.size(), at, left, 0);
+    const std::uint64_t remaining = size - at;
+    if (remaining < kFrameHead) {
+      return truncated_record(places.size(), at, remaining, 0);
+    }
     const auto head = TRY(heads.read(at, kFrameHead, places.size()));
     const Status status = check_frame_length(head);
     if (!status.ok()) {
@@ -51,8 +53,8 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
                             ": the file is damaged from here on");
     }
     const std::uint64_t data_size = frame_length(head);
-    if (left < kFrameBytes || data_size > left - kFrameBytes) {
-      return truncated_record(places.size(), at, left, data_size);
+    if (remaining < kFrameBytes || data_size > remaining - kFrameBytes) {
+      return truncated_record(places.size(), at, remaining, data_size);
     }
     places.add(at, 0);
     at += kFrameBytes + data_size;
@@ -64,11 +66,11 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
 
 }  // namespace
 
-Result<TfRecordIndex> TfRecordIndex::read(const File& file,
-                                          std::span<const std::string> kept,
-                                          ScanProgress& progress) {
-  auto [places, path] =
-      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+Result<TfRecordIndex> TfRecordIndex::read(
+    const File& file, std::span<const std::string> index_paths,
+    ScanProgress& progress) {
+  auto [places, path] = TRY(load_or_scan_places(
+      file, kKind, index_paths, [&] { return scan(file, progress); }));
   return TfRecordIndex(std::move(places), std::move(path));
 }
 

@@ -26,7 +26,7 @@ namespace gristmill {
 class TfRecordIndex {
  public:
   // A record and its frame.
-  struct Place {
+  struct ByteRange {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
 
@@ -38,26 +38,26 @@ class TfRecordIndex {
 
   // Finds the records of a file.
   //
-  // Loads the list from the first path of `kept` that has the index of this
-  // file.  Otherwise, scans the file, verifying the checksum of each length,
-  // and saves the list to the first path that can be written.  Errors do not
-  // name the file.
+  // Loads the list from the first path of `index_paths` that has the index of
+  // this file.  Otherwise, scans the file, verifying the checksum of each
+  // length, and saves the list to the first path that can be written.  Errors
+  // do not name the file.
   static Result<TfRecordIndex> read(const File& file,
-                                    std::span<const std::string> kept,
+                                    std::span<const std::string> index_paths,
                                     ScanProgress& progress);
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // The path at which the list is kept; empty if it is not kept.
+  // Returns the path of the saved list, or an empty string if it is not saved.
   [[nodiscard]] const std::string& path() const { return path_; }
 
   // REQUIRES: i < size().
-  [[nodiscard]] Place place(std::uint64_t i) const {
+  [[nodiscard]] ByteRange place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
     return {chunk.begin, chunk.end};
   }
 
-  // The memory of the list, in bytes.
+  // Returns the size of the list in memory, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:

@@ -15,7 +15,7 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 
 // When the buffer is full, moves the unread bytes to its front.  If they fill
 // more than half of it, moves them to a buffer of twice the size.
-Result<std::span<std::byte>> TfRecordParser::room() {
+Result<std::span<std::byte>> TfRecordParser::free_space() {
   const std::size_t capacity = buffer_.all().size();
   if (end_ < capacity) return buffer_.all().subspan(end_);
   const std::size_t unread = end_ - begin_;
@@ -36,7 +36,7 @@ Result<std::span<std::byte>> TfRecordParser::room() {
   return buffer_.all().subspan(end_);
 }
 
-Result<bool> TfRecordParser::ready() const {
+Result<bool> TfRecordParser::has_complete_record() const {
   const auto bytes = unread();
   if (bytes.size() < kFrameHead) return false;
   const Status status = check_frame_length(bytes.first(kFrameHead));
@@ -49,12 +49,12 @@ Result<bool> TfRecordParser::ready() const {
   return left >= kFrameTail && frame_length(bytes) <= left - kFrameTail;
 }
 
-std::size_t TfRecordParser::next_bytes() const noexcept {
+std::size_t TfRecordParser::next_frame_bytes() const noexcept {
   return kFrameBytes + static_cast<std::size_t>(frame_length(unread()));
 }
 
-Result<std::span<const std::byte>> TfRecordParser::take() {
-  const std::size_t size = next_bytes();
+Result<std::span<const std::byte>> TfRecordParser::take_record() {
+  const std::size_t size = next_frame_bytes();
   const auto frame = unread().first(size);
   const auto data = frame.subspan(kFrameHead, size - kFrameBytes);
   Status status;
@@ -71,7 +71,7 @@ Result<std::span<const std::byte>> TfRecordParser::take() {
   return data;
 }
 
-Status TfRecordParser::finish() const {
+Status TfRecordParser::check_end() const {
   const auto bytes = unread();
   if (bytes.empty()) return {};
   const bool headless = bytes.size() < kFrameHead;

@@ -2,8 +2,8 @@
 // file.
 //
 // It does not read.  Its owner writes bytes from a file or a decompressor into
-// room() and takes complete records out.  The memory is proportional to the
-// longest record received, even if a damaged stream has larger lengths.
+// free_space() and takes complete records out.  The memory is proportional to
+// the longest record received, even if a damaged stream has larger lengths.
 //
 // Thread safety: none; a parser belongs to one thread.
 #pragma once
@@ -26,24 +26,26 @@ class TfRecordParser {
       : verify_(verify), record_(record), offset_(offset) {}
 
   // Returns memory for the next bytes of the stream; it is never empty.
-  Result<std::span<std::byte>> room();
+  Result<std::span<std::byte>> free_space();
 
-  // Records that the owner wrote `count` bytes into room().
-  void received(std::size_t count) noexcept { end_ += count; }
+  // Records that the owner wrote `count` bytes into free_space().
+  void add_received(std::size_t count) noexcept { end_ += count; }
 
   // Returns whether the next record is complete.  Fails if its length is
   // damaged; the rest of the stream cannot be parsed then.
-  Result<bool> ready() const;
+  Result<bool> has_complete_record() const;
 
-  // Returns the size of the next record with its frame.  REQUIRES: ready().
-  [[nodiscard]] std::size_t next_bytes() const noexcept;
+  // Returns the size of the next record with its frame.  REQUIRES:
+  // has_complete_record().
+  [[nodiscard]] std::size_t next_frame_bytes() const noexcept;
 
   // Moves past the next record and returns its data, valid until the next call
-  // of room().  Also moves past it if its data is damaged.  REQUIRES: ready().
-  Result<std::span<const std::byte>> take();
+  // of free_space().  Also moves past it if its data is damaged.  REQUIRES:
+  // has_complete_record().
+  Result<std::span<const std::byte>> take_record();
 
   // Checks that the stream ended after a complete record.
-  Status finish() const;
+  Status check_end() const;
 
   // The number and the offset of the next record.
   [[nodiscard]] std::uint64_t record() const noexcept { return record_; }

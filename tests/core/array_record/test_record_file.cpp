@@ -344,7 +344,7 @@ class FarFile final : public File {
     std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
     return {};
   }
-  [[nodiscard]] std::string change() const override { return ""; }
+  [[nodiscard]] std::string describe_change() const override { return ""; }
 
   mutable std::vector<std::pair<std::uint64_t, std::size_t>> reads;
   std::uint64_t fails_from = ~std::uint64_t{0};

@@ -12,7 +12,7 @@
 namespace gristmill {
 namespace {
 
-using Finds = ExampleParser::Finds;
+using ParsedFeatures = ExampleParser::ParsedFeatures;
 
 // Returns a field with a short run of bytes.
 std::string field(int number, std::string_view content) {
@@ -33,10 +33,10 @@ std::span<const std::byte> bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-std::vector<std::int64_t> ints(const ExampleParser::Found& found) {
-  CHECK(found.kind == ListKind::kInt64);
-  std::vector<std::int64_t> out(*count_values(found.kind, found.list));
-  CHECK(read_numbers(Number::kInt64, found.list,
+std::vector<std::int64_t> ints(const ExampleParser::FeatureList& list) {
+  CHECK(list.kind == ListKind::kInt64);
+  std::vector<std::int64_t> out(*count_values(list.kind, list.bytes));
+  CHECK(read_numbers(Number::kInt64, list.bytes,
                      std::as_writable_bytes(std::span(out)))
             .ok());
   return out;
@@ -49,14 +49,14 @@ void test_features_are_found_by_name() {
   const std::string record =
       field(1, entry("b", int_list("\1\2")) + entry("other", "") +
                    entry("a", int_list("\3")));
-  Finds finds;
-  CHECK(parser.find(bytes(record), finds).ok());
-  CHECK(ints(finds.features[0]) == Ints({3}));
-  CHECK(ints(finds.features[1]) == Ints({1, 2}));
-  CHECK(finds.features[2].kind == ListKind::kNone);
-  CHECK_EQ(finds.features[1].at, 4U);
+  ParsedFeatures parsed;
+  CHECK(parser.find(bytes(record), parsed).ok());
+  CHECK(ints(parsed.features[0]) == Ints({3}));
+  CHECK(ints(parsed.features[1]) == Ints({1, 2}));
+  CHECK(parsed.features[2].kind == ListKind::kNone);
+  CHECK_EQ(parsed.features[1].offset, 4U);
   const ExampleParser strict({"a", "b"}, true);
-  CHECK_EQ(strict.find(bytes(record), finds).message(),
+  CHECK_EQ(strict.find(bytes(record), parsed).message(),
            "the record has a feature 'other', which was not requested");
 }
 
@@ -66,44 +66,44 @@ void test_thousand_names_are_found() {
     names.push_back("feature/" + std::to_string(i) + "/value");
   }
   const ExampleParser parser(names, true);
-  Finds finds;
+  ParsedFeatures parsed;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string record = field(1, entry(names[i], int_list("\7")));
-    CHECK(parser.find(bytes(record), finds).ok());
-    CHECK(ints(finds.features[i]) == Ints({7}));
+    CHECK(parser.find(bytes(record), parsed).ok());
+    CHECK(ints(parsed.features[i]) == Ints({7}));
   }
 }
 
 // The last feature of a name counts.  Split messages are merged.
 void test_repeated_fields_merge_like_protobuf() {
   const ExampleParser parser({"a"}, false);
-  Finds finds;
+  ParsedFeatures parsed;
   const std::string twice = field(1, entry("a", int_list("\1"))) +
                             field(1, entry("a", int_list("\2")));
-  CHECK(parser.find(bytes(twice), finds).ok());
-  CHECK(ints(finds.features[0]) == Ints({2}));
+  CHECK(parser.find(bytes(twice), parsed).ok());
+  CHECK(ints(parsed.features[0]) == Ints({2}));
   const std::string pieces =
       field(1, field(1, field(2, int_list("\1") + int_list("\2")) +
                             field(1, "a") + field(2, int_list("\3"))));
-  CHECK(parser.find(bytes(pieces), finds).ok());
-  CHECK(ints(finds.features[0]) == Ints({1, 2, 3}));
+  CHECK(parser.find(bytes(pieces), parsed).ok());
+  CHECK(ints(parsed.features[0]) == Ints({1, 2, 3}));
   const std::string kinds =
       field(1, entry("a", int_list("\1") + field(1, "") + int_list("\2")));
-  CHECK(parser.find(bytes(kinds), finds).ok());
-  CHECK(ints(finds.features[0]) == Ints({2}));
+  CHECK(parser.find(bytes(kinds), parsed).ok());
+  CHECK(ints(parsed.features[0]) == Ints({2}));
 }
 
 void test_find_all_returns_features_in_order() {
   const std::string record =
       field(1, entry("b", int_list("\1")) + entry("a", int_list("\2")) +
                    entry("b", int_list("\3")) + entry("c", ""));
-  std::vector<ExampleParser::Named> named;
-  Finds finds;
-  CHECK(ExampleParser::find_all(bytes(record), named, finds).ok());
+  std::vector<ExampleParser::NamedFeature> named;
+  ParsedFeatures parsed;
+  CHECK(ExampleParser::find_all(bytes(record), named, parsed).ok());
   CHECK_EQ(named.size(), 2U);
   CHECK_EQ(named[0].name, "a");
   CHECK_EQ(named[1].name, "b");
-  CHECK(ints(named[1].found) == Ints({3}));
+  CHECK(ints(named[1].list) == Ints({3}));
 }
 
 // Like protobuf, although the damaged values would not be returned.
@@ -120,15 +120,15 @@ void test_damage_in_replaced_feature_is_error() {
       field(1, entry("a", cut) + entry("a", good)),
       field(1, entry("a", good) + entry("b", cut) + entry("b", "")),
   };
-  std::vector<ExampleParser::Named> named;
-  Finds finds;
+  std::vector<ExampleParser::NamedFeature> named;
+  ParsedFeatures parsed;
   for (const std::string& record : records) {
-    CHECK(!ExampleParser::find_all(bytes(record), named, finds).ok());
+    CHECK(!ExampleParser::find_all(bytes(record), named, parsed).ok());
   }
-  CHECK_EQ(ExampleParser::find_all(bytes(records[1]), named, finds).message(),
+  CHECK_EQ(ExampleParser::find_all(bytes(records[1]), named, parsed).message(),
            "feature '\xff' (at byte 4): its name is not UTF-8");
   const ExampleParser parser({"a"}, false);
-  CHECK(!parser.find(bytes(records[5]), finds).ok());
+  CHECK(!parser.find(bytes(records[5]), parsed).ok());
 }
 
 void test_block_error_has_record_position() {

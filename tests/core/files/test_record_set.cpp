@@ -126,8 +126,7 @@ void test_reader_smaller_than_range_is_error() {
   RecordSet set("set", kRanges);
   const Status status = set.open_part(0, std::make_shared<Letters>('a', 4));
   CHECK(status.code() == Code::kOutOfRange);
-  CHECK_EQ(status.message(),
-           "a: records 2 to 5 were requested, but there are 4");
+  CHECK_EQ(status.message(), "a: expected records 2 to 5, found 4 records");
 }
 
 void test_error_names_its_part() {

@@ -184,7 +184,7 @@ void test_forged_index_does_not_cut_records(Options options, Access access) {
   const TemporaryFile other(tf_file_of({noise(10), noise(30), noise(20)}));
   const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
   forge(folder / "a", open(other.path())->index(), disk.path());
-  options.kept = {folder / "a"};
+  options.index_paths = {folder / "a"};
   const FilePtr file = open(disk.path(), options, access);
   const std::string advice =
       "; if the file is whole, its index is wrong: delete " + (folder / "a");
@@ -299,7 +299,7 @@ class FarFile final : public File {
     std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
     return {};
   }
-  [[nodiscard]] std::string change() const override { return ""; }
+  [[nodiscard]] std::string describe_change() const override { return ""; }
 
  private:
   const Bytes& bytes_;

@@ -24,20 +24,20 @@ Parsed parse(TfRecordParser& parser, std::span<const std::byte> stream,
     return parsed;
   };
   for (;;) {
-    auto ready = parser.ready();
+    auto ready = parser.has_complete_record();
     if (!ready.ok()) return failed(ready.status());
     if (ready.value()) {
-      auto data = parser.take();
+      auto data = parser.take_record();
       if (!data.ok()) return failed(data.status());
       parsed.records.emplace_back(data.value().begin(), data.value().end());
       continue;
     }
-    if (stream.empty()) return failed(parser.finish());
-    const auto room = parser.room().value();
+    if (stream.empty()) return failed(parser.check_end());
+    const auto room = parser.free_space().value();
     CHECK(!room.empty());
     const std::size_t count = std::min({room.size(), stream.size(), step});
     std::ranges::copy(stream.first(count), room.begin());
-    parser.received(count);
+    parser.add_received(count);
     stream = stream.subspan(count);
   }
 }
@@ -103,7 +103,7 @@ void test_absurd_length_allocates_nothing() {
   append(stream, noise(1000));
   TfRecordParser parser(Verify::kAll, 0, 0);
   CHECK(contains(parse(parser, stream, 10).error, "the file ends 1000 bytes"));
-  CHECK(parser.room().value().size() < std::size_t{1} << 20);
+  CHECK(parser.free_space().value().size() < std::size_t{1} << 20);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ random.seed(0)
 def open_again_and_again():
     while True:
         pathlib.Path(index).unlink(missing_ok=True)
-        _core.RecordFile(data, kept=[index])
+        _core.RecordFile(data, index_paths=[index])
 
 
 def begin():
@@ -38,7 +38,7 @@ for pid in alive:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 plain = _core.RecordFile(data)
-kept = _core.RecordFile(data, kept=[index])
+kept = _core.RecordFile(data, index_paths=[index])
 chunks = range(0, plain.num_chunks, 97)
 assert [*map(kept.chunk, chunks)] == [*map(plain.chunk, chunks)]
 left = sorted(os.listdir(os.path.dirname(data)))

@@ -97,7 +97,9 @@ def test_wrong_out_raises():
     ):
         with pytest.raises(TypeError, match="references"):
             fill(arrays, np.empty((1, 2), object))
-        with pytest.raises(ValueError, match=r"shape \(3, 2\), but must have 1 rows"):
+        with pytest.raises(
+            ValueError, match=r"out must have 1 rows, got shape \(3, 2\)"
+        ):
             fill(arrays, np.empty((3, 2)))
         with pytest.raises(ValueError, match="C-contiguous"):
             fill(arrays, np.empty((1, 4))[:, ::2])
@@ -176,7 +178,7 @@ def test_gather_row_out_of_range_raises(row):
     out = np.zeros((3, 2))
     with pytest.raises(IndexError) as caught:
         _core.gather(np.ones((10, 2)), np.array([9, row, row]), out)
-    assert str(caught.value) == f"rows[1] is {row}, but the table has 10 rows"
+    assert str(caught.value) == f"rows[1] must be in [0, 10), got {row}"
     assert not out.any()
 
 
@@ -200,9 +202,9 @@ def test_gather_overlapping_arrays_raise():
     # With rows as out, it would read row numbers that it has overwritten.
     table = np.full(6, 2**60)
     rows = np.zeros(6, np.int64)
-    with pytest.raises(ValueError, match="out shares memory with rows"):
+    with pytest.raises(ValueError, match="out must not share memory with rows"):
         _core.gather(table, rows, rows)
-    with pytest.raises(ValueError, match="out shares memory with table"):
+    with pytest.raises(ValueError, match="out must not share memory with table"):
         _core.gather(table, rows[:2], table[4:])
     _core.gather(table[:4], rows[:2], table[4:])
     assert rows.tolist() == [0] * 6
@@ -233,7 +235,7 @@ def test_pending_gather_row_out_of_range_raises():
     table, out = np.ones((50, 48), "f4"), np.empty((60_000, 48), "f4")
     gather = _core.PendingGather(_core.Pool(8), table, rows, out)
     for _ in range(2):
-        with pytest.raises(IndexError, match=r"^rows\[12345\] is 77, but"):
+        with pytest.raises(IndexError, match=r"^rows\[12345\] must be .* got 77"):
             gather.wait()
 
 

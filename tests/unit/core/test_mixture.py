@@ -94,10 +94,10 @@ def test_pickled_mixture_equals_original():
 @pytest.mark.parametrize(
     ("proportions", "error", "text"),
     [
-        ([], ValueError, "at least one proportion"),
-        ([1, 0], ValueError, "positive, but got 0"),
-        ([1, -4], ValueError, "positive, but got -4"),
-        ([2**62, 2**62], OverflowError, "exceeds 64 bits"),
+        ([], ValueError, "at least one item, got none"),
+        ([1, 0], ValueError, "proportions must be positive, got 0"),
+        ([1, -4], ValueError, "proportions must be positive, got -4"),
+        ([2**62, 2**62], OverflowError, "sum of proportions must fit into 64 bits"),
         ([2**63], TypeError, "proportions"),
         ([0.5, 0.5], TypeError, "proportions"),
     ],
@@ -111,5 +111,5 @@ def test_wrong_positions_raise():
     mixture = Mixture([1, 2])
     with pytest.raises(TypeError):
         mixture.take(np.zeros(3))
-    with pytest.raises(ValueError, match="one dimension, but have 0"):
+    with pytest.raises(ValueError, match="positions must have one dimension, got 0"):
         mixture.take(np.zeros((), np.int64))

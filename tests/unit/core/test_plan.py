@@ -202,7 +202,7 @@ def test_keys_wrong_positions_raise():
         plan.keys(np.arange(4, dtype=np.int32))
     with pytest.raises(TypeError):
         plan.keys([1, 2])
-    with pytest.raises(ValueError, match="one dimension, but have 2"):
+    with pytest.raises(ValueError, match="positions must have one dimension, got 2"):
         plan.keys(np.zeros((2, 2), np.int64))
 
 
@@ -242,8 +242,8 @@ def test_repr_has_resolved_arguments():
 @pytest.mark.parametrize(
     ("build", "error", "text"),
     [
-        (lambda: KeyPlan.range(-1), ValueError, "non-negative"),
-        (lambda: KeyPlan.positions(-1), ValueError, "non-negative"),
+        (lambda: KeyPlan.range(-1), ValueError, "count must be at least 0, got -1"),
+        (lambda: KeyPlan.positions(-1), ValueError, "count must be at least 0, got -1"),
         (lambda: KeyPlan.range(2, 2**62, 2**62), OverflowError, "64 bits"),
         (lambda: KeyPlan.range(5).shard(1, 6), ValueError, "epoch of 5"),
         (lambda: KeyPlan.range(5).take(0, 2, 4), ValueError, "epoch of 5"),

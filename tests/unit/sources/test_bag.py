@@ -139,8 +139,11 @@ def test_compression_follows_option_or_file_name(tmp_path):
     [
         (b"1234567", "7 bytes, expected at least 8"),
         (b"a" * 8 + struct.pack("<Q", 3), "at offset 3 of 16"),
-        (b"ab" + struct.pack("<QQQ", 2, 1, 2), r"record 1 is 1, but must be in \[2, 2"),
-        (struct.pack("<QQ", 5, 0), r"record 0 is 5, but must be in \[0, 0\]"),
+        (
+            b"ab" + struct.pack("<QQQ", 2, 1, 2),
+            "record 1 is 1, expected one from 2 to 2",
+        ),
+        (struct.pack("<QQ", 5, 0), "record 0 is 5, expected one from 0 to 0"),
     ],
 )
 def test_damaged_limits_are_refused(tmp_path, content, message):

@@ -59,7 +59,7 @@ def test_first_reader_saves_index_and_others_map_it(data):
     check(data)
     assert index_of(data).stat() == made
     assert sorted(os.listdir(data.parent)) == [index_of(data).name, "data"]
-    file = _core.RecordFile(str(data), kept=[str(index_of(data))])
+    file = _core.RecordFile(str(data), index_paths=[str(index_of(data))])
     assert (len(file), file.num_chunks, file.group_size) == (COUNT, COUNT, 1)
     assert file.options == _core.RecordFile(str(data)).options
     for chunk in (0, 63, 64, COUNT - 1):

@@ -698,7 +698,7 @@ def test_workers_report_errors_of_urls(server, tmp_path):
     loader = gm.DataLoader(
         data_source=source, sampler=gm.SequentialSampler(64), worker_count=1
     )
-    with pytest.raises(CorruptRecord, match="it had 917504 bytes and has 131072"):
+    with pytest.raises(CorruptRecord, match="expected 917504 bytes, found 131072"):
         list(loader)
     del server.files["file"]
     with pytest.raises(FileNotFoundError, match="file: reading its size failed at the"):

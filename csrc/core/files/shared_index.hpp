@@ -17,30 +17,32 @@
 
 namespace gristmill {
 
-// Returns the index at the first of the paths `kept` that matches `origin`.  If
-// there is none, returns the result of `make` and saves it at the first path
+// Returns the index at the first of `index_paths` that matches `origin`.  If
+// there is none, returns the result of `build` and saves it at the first path
 // that is writable.
 //
-// Waits at most `longest` for another process that builds the index.  `longest`
-// should be about the time that building takes, because all paths of a file
-// share one lock.
-Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
-                             std::span<const std::string> kept,
-                             std::chrono::milliseconds longest,
-                             const std::function<Result<IndexFile>()>& make);
+// Waits at most `max_wait` for another process that builds the index.
+// `max_wait` should be about the time that building takes, because all paths of
+// a file share one lock.
+Result<IndexFile> load_or_build_index(
+    const File& file, const IndexFile::Origin& origin,
+    std::span<const std::string> index_paths,
+    std::chrono::milliseconds max_wait,
+    const std::function<Result<IndexFile>()>& build);
 
 // The offsets of the records of a file that does not contain an index.
-struct ScannedPlaces {
+struct RecordPlaces {
   PackedChunks places;
   // The path of the saved index, or empty if it is not saved.
   std::string path;
 };
 
-// Like kept_index(), for a file that does not contain an index.  `scan` finds
-// the offsets in one pass over the file; the last record must end with the
-// file.  `kind` takes the place of the hash.
-Result<ScannedPlaces> kept_places(
-    const File& file, std::uint64_t kind, std::span<const std::string> kept,
+// Like load_or_build_index(), for a file that does not contain an index. `scan`
+// finds the offsets in one pass over the file; the last record must end with
+// the file.  `kind` takes the place of the hash.
+Result<RecordPlaces> load_or_scan_places(
+    const File& file, std::uint64_t kind,
+    std::span<const std::string> index_paths,
     const std::function<Result<PackedChunks>()>& scan);
 
 // Returns the memory used to build indices to the system.  Without this call,
