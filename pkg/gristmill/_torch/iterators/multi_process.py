@@ -314,7 +314,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             if position is not None:
                 position.after_answer(answer)
             turns.unanswered[answer.worker] -= 1
-            exhausted = answer.exhausted
+            exhausted = answer.is_exhausted
             if exhausted:
                 turns.end(answer.worker)
             self._due += 1

@@ -153,7 +153,7 @@ class WorkersPosition(EpochPosition):
         if answer.state is not None:
             self._worker_states[answer.worker] = answer.state
         main = self._pending.remove_oldest(answer.worker) if self._interval else {}
-        if not answer.exhausted:
+        if not answer.is_exhausted:
             self.delivered += 1
             self._last_worker = answer.worker
             if self._interval and self.delivered % self._interval == 0:
@@ -302,7 +302,7 @@ def _exchange_generators(
     request_each: RequestEach, wanted: Sequence[State | None]
 ) -> list[State]:
     """Return the generators' states; set those that are not None in `wanted`."""
-    answers = request_each([requests.Generators(state) for state in wanted])
+    answers = request_each([requests.GeneratorStates(state) for state in wanted])
     found = {answer.worker: answer.result() for answer in answers}
     return [found[worker] for worker in range(len(wanted))]
 
