@@ -130,7 +130,7 @@ class StatefulDataLoader(DataLoader[T]):
         memory_limit: int | None = None,
         snapshot_every_n_steps: int | None = 1,
     ) -> None:
-        private.require()
+        private.require_supported()
         super().__init__(
             dataset,
             batch_size,

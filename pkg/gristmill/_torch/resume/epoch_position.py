@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gristmill._torch import epochs, layout, private
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import SavedState, State
 from gristmill._torch.resume.sampler_position import SamplerPosition
 
 
@@ -37,7 +37,7 @@ class EpochPosition:
     # Whether the iterator computes the epoch again from its beginning.
     _replays = False
 
-    def __init__(self, loader: Any, saved: Saved | None) -> None:
+    def __init__(self, loader: Any, saved: SavedState | None) -> None:
         self._saved = saved
         self._iterable = loader._dataset_kind == private.DatasetKind.Iterable
         self._epoch = 0
@@ -126,7 +126,7 @@ class EpochPosition:
 class SingleProcessPosition(EpochPosition):
     """The position of an epoch without workers."""
 
-    def __init__(self, loader: Any, saved: Saved | None) -> None:
+    def __init__(self, loader: Any, saved: SavedState | None) -> None:
         # Before torch's iterator calls ``iter(dataset)``.
         if saved is not None and saved.workers == 0:
             layout.restore(loader.dataset, saved.main[layout.DATASET_STATE])

@@ -17,7 +17,7 @@ from torch.utils.data import (
 
 from gristmill._torch import layout, private
 from gristmill._torch.indices import draws
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import SavedState, State
 
 # Keys of torchdata's states of samplers.
 _SAMPLES = "samples_yielded"
@@ -87,7 +87,7 @@ class SamplerPosition:
                 self._sample_count += len(batch)
         return batch
 
-    def skip(self, saved: Saved) -> None:
+    def skip(self, saved: SavedState) -> None:
         """Draw and drop the batches that were delivered after a snapshot.
 
         After a finished epoch its end is drawn, too.  A generator, or a sampler that

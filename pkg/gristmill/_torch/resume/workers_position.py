@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from gristmill._torch import layout
 from gristmill._torch.indices import requests
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import SavedState, State
 from gristmill._torch.resume.epoch_position import EpochPosition, warn_of_replay
 from gristmill._torch.resume.sampler_position import SamplerPosition
 from gristmill._torch.workers.pool import Answer
@@ -40,7 +40,7 @@ class WorkersPosition(EpochPosition):
     """
 
     def __init__(
-        self, loader: Any, saved: Saved | None, generators: Sequence[State] = ()
+        self, loader: Any, saved: SavedState | None, generators: Sequence[State] = ()
     ) -> None:
         super().__init__(loader, saved)
         self._workers: int = loader.num_workers
