@@ -181,9 +181,8 @@ def read(state: Mapping[str, Any], loader: Any) -> SavedState:
     has_states = any(part and part[DATASET_STATE] is not None for part in saved.parts)
     if saved.workers != workers and (not map_style or has_states):
         raise AssertionError(
-            f"num_workers must be {saved.workers}, as in the loader whose state is"
-            " loaded, because each worker's copy of the dataset has its own state; got"
-            f" num_workers={workers}."
+            f"num_workers must be {saved.workers}, as in the loader that was saved, got"
+            f" {workers}: each worker's copy of the dataset has its own state."
         )
     return saved
 
