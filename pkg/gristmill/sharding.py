@@ -176,15 +176,17 @@ class Remainder(enum.Enum):
             ValueError: A number is out of range.
             TypeError: A number is not an int.
         """
-        least = {"num_examples": 0, "ranks": 1, "batch_size": 1}
-        numbers = (num_examples, ranks, batch_size)
-        for (name, low), number in zip(least.items(), numbers, strict=True):
+        for name, number, minimum in (
+            ("num_examples", num_examples, 0),
+            ("ranks", ranks, 1),
+            ("batch_size", batch_size, 1),
+        ):
             check_integer(name, number)
-            if number < low:
-                raise ValueError(f"{name} must be at least {low}, got {number}.")
+            if number < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {number}.")
         # NumPy's integers would overflow.
-        whole, rest = divmod(int(num_examples), int(ranks) * int(batch_size))
-        return whole + (rest > 0 and self is not Remainder.DROP)
+        full, rest = divmod(int(num_examples), int(ranks) * int(batch_size))
+        return full + (rest > 0 and self is not Remainder.DROP)
 
 
 # The types that functions accept as a `Remainder`.

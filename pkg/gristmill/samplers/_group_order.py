@@ -102,6 +102,7 @@ class GroupOrder:
         reshuffle: bool,
     ) -> None:
         starts = np.cumsum(groups) - groups
+        # The first record key and the number of records of each group that has some.
         self._starts = starts[groups > 0]
         self._sizes = groups[groups > 0]
         self._window = window
@@ -113,8 +114,8 @@ class GroupOrder:
         self._lanes = lanes
         self._length = length
         self._reshuffle = reshuffle
-        # Caches, whose entries are replaced as a whole, because threads may share this
-        # object: the lines of the two latest epochs, and the latest span of each lane.
+        # Caches: the lines of the two latest epochs, and the latest span of each lane.
+        # Entries are replaced as a whole, so that threads can share this object.
         self._lines: dict[int, _Line] = {}
         self._shuffled_spans: dict[int, _ShuffledSpan] = {}
 
