@@ -314,8 +314,8 @@ class WorkerPool:
             error.add_note(failures.RECEIVING)
             return Answer(result.stream, error=error, state=encoding.state_of(element))
         if type(value) is SendFailure:
-            error = failures.unpack_failure(value.packed_error)
-            return Answer(result.stream, error=error, state=state)
+            send_error = failures.unpack_failure(value.packed_error)
+            return Answer(result.stream, error=send_error, state=state)
         return Answer(result.stream, value, state=state)
 
 

@@ -23,7 +23,8 @@ class ResizablePool:
 
     The iterator's thread calls all methods except two.  `PinThread` may call `next` at
     the same time, and any thread may call `set_workers`.  `_successor_lock` protects
-    `successor` and `_unstarted_workers`.  Only the iterator's thread replaces `_pool`.
+    changes of `successor` and `_unstarted_workers`.  Only the iterator's thread
+    replaces `_pool`.
 
     Args:
         window: The maximum number of unanswered requests.
