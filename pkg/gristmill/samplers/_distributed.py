@@ -76,9 +76,9 @@ class DistributedSampler(PlannedSampler):
         self._batch_size = int(batch_size)
         if not self._batches_per_epoch:
             raise ValueError(
-                f"{records} records do not fill a batch of {self._batch_size} for each"
-                f" of {ranks} ranks, so that remainder='drop' leaves nothing. Pass"
-                " remainder='wrap' or 'pad', or a smaller batch_size."
+                f"remainder='drop' needs at least {self._batch_size * ranks} records, a"
+                f" batch of {self._batch_size} for each of {ranks} ranks, got"
+                f" {records}. Pass remainder='wrap' or 'pad', or a smaller batch_size."
             )
         self._epoch_length = self._batches_per_epoch * self._batch_size * ranks
         if self._epoch_length >= 2**63:

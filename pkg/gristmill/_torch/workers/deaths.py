@@ -14,7 +14,7 @@ def worker_died_error(result: _core.NextResult) -> Exception:
     if result.at_start:
         text = result.text.strip() or "They ended before they began to work."
         return WorkerDied(
-            f"DataLoader workers cannot start. The last one said:\n{text}\n"
+            f"DataLoader workers cannot start. The last error was:\n{text}\n"
             "Rerunning with num_workers=0 may give better error trace."
         )
     error = WorkerDied(f"DataLoader worker (pid(s) {result.pid}) exited unexpectedly")
