@@ -184,23 +184,23 @@ def _random_blocks(
 
 
 def _integers_below(high: int, size: int, generator: torch.Generator) -> Block:
-    drawn = torch.randint(
+    indices = torch.randint(
         high=high, size=(size,), dtype=torch.int64, generator=generator
     )
-    block: Block = drawn.numpy(force=True)
+    block: Block = indices.numpy(force=True)
     return block
 
 
 def _weighted_blocks(
     sampler: WeightedRandomSampler, generator: torch.Generator | None = None
 ) -> Iterator[Block]:
-    drawn = torch.multinomial(
+    indices = torch.multinomial(
         sampler.weights,
         sampler.num_samples,
         sampler.replacement,
         generator=generator or sampler.generator,
     )
-    yield drawn.numpy(force=True)
+    yield indices.numpy(force=True)
 
 
 def _distributed_blocks(

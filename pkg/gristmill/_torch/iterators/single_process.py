@@ -82,7 +82,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         keys = next(self._indices) if is_own_iter else self._next_index()
         batch = self._fetch(keys)
         if self._pin_memory:
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             batch = private.pin_memory(batch, self._pin_memory_device)
-            hot_run.end(PIN, began)
+            hot_run.end(PIN, stage_start)
         return batch

@@ -193,8 +193,8 @@ class _GeneratedOrder:
         sampler = copy.copy(sampler)
         sampler.generator = self.generator
         iterator = iter(sampler)
-        drawn = itertools.chain([*itertools.islice(iterator, 1)], iterator)
-        return itertools.islice(drawn, count, None)
+        samples = itertools.chain([*itertools.islice(iterator, 1)], iterator)
+        return itertools.islice(samples, count, None)
 
     def states(self, sampler: Any, count: int, is_batched: bool) -> tuple[Any, Any]:
         """Return the states of the index sampler and its iterator after `count`."""

@@ -320,17 +320,9 @@ class WorkerPool:
 
 
 class _ProcessStatus(NamedTuple):
-    """The status of a worker's process.
-
-    Attributes:
-        pid: 0 until the process has started.
-        is_alive: Whether it runs.
-        wait_status: How it ended, in the format of waitpid(2); None before that, and
-            after the scheduler was closed.
-    """
-
-    pid: int
+    pid: int  # 0 until the process has started.
     is_alive: bool
+    # In the format of waitpid(2); None before the end, and after `WorkerPool.close`.
     wait_status: int | None
 
 
