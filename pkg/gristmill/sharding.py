@@ -176,15 +176,17 @@ class Remainder(enum.Enum):
             ValueError: A number is out of range.
             TypeError: A number is not an int.
         """
-        minimums = {"num_examples": 0, "ranks": 1, "batch_size": 1}
-        numbers = (num_examples, ranks, batch_size)
-        for (name, minimum), number in zip(minimums.items(), numbers, strict=True):
+        for name, number, minimum in (
+            ("num_examples", num_examples, 0),
+            ("ranks", ranks, 1),
+            ("batch_size", batch_size, 1),
+        ):
             check_integer(name, number)
             if number < minimum:
                 raise ValueError(f"{name} must be at least {minimum}, got {number}.")
         # NumPy's integers would overflow.
-        full_batches, leftover = divmod(int(num_examples), int(ranks) * int(batch_size))
-        return full_batches + (leftover > 0 and self is not Remainder.DROP)
+        full, leftover = divmod(int(num_examples), int(ranks) * int(batch_size))
+        return full + (leftover > 0 and self is not Remainder.DROP)
 
 
 # The types that functions accept as a `Remainder`.

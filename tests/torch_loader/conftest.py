@@ -15,7 +15,7 @@ def _warned_of_accelerate():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _jax_has_not_begun():
+def _jax_is_not_initialized():
     """Start workers as if no test in this process had used JAX.
 
     Loaders would use the launcher otherwise. Tests of that run in subprocesses.
@@ -23,5 +23,5 @@ def _jax_has_not_begun():
     from gristmill._torch.workers import start_method
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(start_method, "_has_jax_begun", lambda: False)
+        patch.setattr(start_method, "_is_jax_initialized", lambda: False)
         yield

@@ -146,7 +146,7 @@ def test_batches_are_pinned_in_order_after_set_workers(pinned):
     for count in (1, 4):
         batches.set_workers(count)
         pool = batches._pool
-        while not pool._has_started(pool.successor):
+        while not pool._receive_first_answers(pool.successor):
             pass
         given += [next(batches).item() for _ in range(12)]
         assert len(batches._workers) == count

@@ -20,7 +20,7 @@ SAMPLES = [torch.tensor([float(n)]) for n in range(7)]
 
 
 def test_installed_torch_is_known():
-    assert private.UNKNOWN is None
+    assert private.DIFFERENCE is None
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_installed_torch_is_known():
 )
 def test_missing_part_is_found(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)
-    found = private.unknown()
+    found = private.find_difference()
     assert found is not None
     assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? does not exist", found)
 
@@ -57,7 +57,7 @@ def test_missing_part_is_found(monkeypatch, owner, name):
 )
 def test_part_with_other_arguments_is_found(monkeypatch, owner, name, changed):
     monkeypatch.setattr(owner, name, changed)
-    found = private.unknown()
+    found = private.find_difference()
     assert found is not None
     assert name in found
 
@@ -67,12 +67,12 @@ def test_failing_iterator_is_found(monkeypatch):
         raise NotImplementedError("threads")
 
     monkeypatch.setattr(dataloader._BaseDataLoaderIter, "__init__", failing)
-    assert private.unknown() == (
+    assert private.find_difference() == (
         "torch's iterator fails: NotImplementedError('threads')"
     )
 
 
-@pytest.mark.parametrize("name", private._OF_ITERATORS)
+@pytest.mark.parametrize("name", private._ITERATOR_ATTRIBUTES)
 def test_missing_iterator_attribute_is_found(monkeypatch, name):
     kept = dataloader._SingleProcessDataLoaderIter.__init__
 
@@ -82,7 +82,7 @@ def test_missing_iterator_attribute_is_found(monkeypatch, name):
 
     cls = dataloader._SingleProcessDataLoaderIter
     monkeypatch.setattr(cls, "__init__", without)
-    found = private.unknown()
+    found = private.find_difference()
     assert found is not None
     assert name in found
 
@@ -91,7 +91,7 @@ def test_check_draws_no_random_numbers_and_uses_no_device():
     torch.manual_seed(3)
     expected = torch.default_generator.get_state()
     with torch.device("meta"):
-        assert private.unknown() is None
+        assert private.find_difference() is None
     assert torch.equal(torch.default_generator.get_state(), expected)
 
 
@@ -103,14 +103,14 @@ def test_all_used_iterator_attributes_are_checked():
             used |= set(re.findall(r"\bself\.(_\w+)", path.read_text()))
     of_torch = used & set(vars(iterator))
     assert of_torch
-    assert of_torch <= set(private._OF_ITERATORS)
+    assert of_torch <= set(private._ITERATOR_ATTRIBUTES)
 
 
 @pytest.fixture
 def unknown(monkeypatch):
     """Pretend that this torch lacks a private part."""
-    monkeypatch.setattr(private, "UNKNOWN", "torch._thing does not exist")
-    private.warn_of_unknown.cache_clear()
+    monkeypatch.setattr(private, "DIFFERENCE", "torch._thing does not exist")
+    private.warn_if_unsupported.cache_clear()
 
 
 @pytest.mark.multiprocess

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill._torch.indices.draws import IndexBatch
-from gristmill._torch.indices.requests import Next, WithState, pack, unpack
+from gristmill._torch.indices.requests import NextBatch, WithState, pack, unpack
 
 counts = st.integers(0, 2**63 - 1)
-nexts = st.builds(
-    Next,
-    epoch=counts,
+next_batches = st.builds(
+    NextBatch,
+    iteration=counts,
     number=counts,
     size=st.none() | counts,
     seed=st.none() | counts,
@@ -26,7 +26,7 @@ keys = (
 )
 
 
-@given(keys | nexts | st.builds(WithState, keys | nexts))
+@given(keys | next_batches | st.builds(WithState, keys | next_batches))
 def test_request_arrives_with_its_value_and_type(request):
     arrived = unpack(pack(request))
     assert arrived == request

@@ -49,7 +49,7 @@ def change(iterator, count):
     """Let `count` workers take over before the next batch."""
     iterator.set_workers(count)
     pool = iterator._pool
-    while pool.successor and not pool._has_started(pool.successor):
+    while pool.successor and not pool._receive_first_answers(pool.successor):
         pass
 
 

@@ -74,7 +74,7 @@ def test_stateful_dataset_needs_same_number_of_workers(before, after):
     state, _ = state_after(2, loader_of(Counting(), before, collate_fn=torch.tensor))
     other = loader_of(Counting(), after)
     other.load_state_dict(state)
-    text = rf"num_workers={before}, .* got num_workers={after}"
+    text = rf"num_workers must be {before}, .* got {after}:"
     with pytest.raises(AssertionError, match=text):
         iter(other)
 
@@ -85,7 +85,7 @@ def test_iterable_dataset_needs_same_number_of_workers():
     for state, workers, text in (
         (alone, 2, "doesn't contain key '_snapshot' expected for multiprocess"),
         (pair, 0, "doesn't contain key '_num_yielded' expected for single process"),
-        (pair, 1, "num_workers=2"),
+        (pair, 1, "num_workers must be 2, .* got 1:"),
     ):
         other = loader_of(StatefulNumbers(), workers)
         other.load_state_dict(state)

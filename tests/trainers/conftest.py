@@ -36,4 +36,4 @@ def without_jax(monkeypatch):
     """Start workers as if no other test in this process had used JAX."""
     from gristmill._torch.workers import start_method
 
-    monkeypatch.setattr(start_method, "_has_jax_begun", lambda: False)
+    monkeypatch.setattr(start_method, "_is_jax_initialized", lambda: False)

@@ -25,14 +25,14 @@ def define(flags: ModuleType) -> None:
         if name in flags.FLAGS:
             continue
         arguments: tuple[Any, ...] = (name, option.default, option.help)
-        make = definitions[option.kind]
+        define_flag = definitions[option.kind]
         if option.choices:
             arguments = (name, option.default, option.choices, option.help)
-            make = flags.DEFINE_enum
-        make(*arguments, allow_override=True)
+            define_flag = flags.DEFINE_enum
+        define_flag(*arguments, allow_override=True)
     # Grain does not have this flag in its config object.
-    profiling = "grain_enable_multiprocess_worker_profiling"
-    if profiling not in flags.FLAGS:
+    profiling_flag = "grain_enable_multiprocess_worker_profiling"
+    if profiling_flag not in flags.FLAGS:
         flags.DEFINE_bool(
-            profiling, False, "Accepted; has no effect.", allow_override=True
+            profiling_flag, False, "Accepted; has no effect.", allow_override=True
         )

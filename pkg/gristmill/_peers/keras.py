@@ -22,9 +22,9 @@ from gristmill.loader import DataLoader
 
 __all__ = ["adapt", "recognise_datasets", "recognise_pipelines"]
 
-_OURS = (DataLoader, IterDataset, MapDataset)
+_OWN_CLASSES = (DataLoader, IterDataset, MapDataset)
 # Packages that call user code: True if they do it like Grain, False if like torch.
-_CALLERS = {
+_IS_GRAIN_LIKE = {
     "_dataset": True,
     "_engine": True,
     "_observe": True,
@@ -38,20 +38,21 @@ def adapt(adapters: Any) -> None:
 
     Versions of Keras that do not support Grain stay unchanged.
     """
-    known = getattr(adapters, "is_grain_dataset", None)
-    theirs = getattr(adapters, "GrainDatasetAdapter", None)
-    if known is None or theirs is None:
+    keras_is_grain_dataset = getattr(adapters, "is_grain_dataset", None)
+    keras_adapter = getattr(adapters, "GrainDatasetAdapter", None)
+    if keras_is_grain_dataset is None or keras_adapter is None:
         return
-    ours = _adapter_class(theirs, adapters.data_adapter_utils)
+    own_adapter = _adapter_class(keras_adapter, adapters.data_adapter_utils)
 
     def is_grain_dataset(x: Any) -> bool:
-        return isinstance(x, _OURS) or known(x)
+        return isinstance(x, _OWN_CLASSES) or keras_is_grain_dataset(x)
 
-    def make(cls: type[Any], dataset: Any) -> Any:
-        return object.__new__(ours if isinstance(dataset, _OURS) else cls)
+    def new_adapter(cls: type[Any], dataset: Any) -> Any:
+        is_own = isinstance(dataset, _OWN_CLASSES)
+        return object.__new__(own_adapter if is_own else cls)
 
     adapters.is_grain_dataset = is_grain_dataset
-    theirs.__new__ = make
+    keras_adapter.__new__ = new_adapter
 
 
 def recognise_datasets(utils: Any) -> None:
@@ -59,18 +60,19 @@ def recognise_datasets(utils: Any) -> None:
 
     Versions of Keras that do not support Grain there stay unchanged.
     """
-    known = getattr(utils, "is_grain_dataset", None)
-    spec = getattr(utils, "_get_type_spec", None)
-    if known is None or spec is None:
+    keras_is_grain_dataset = getattr(utils, "is_grain_dataset", None)
+    keras_get_type_spec = getattr(utils, "_get_type_spec", None)
+    if keras_is_grain_dataset is None or keras_get_type_spec is None:
         return
 
     def is_grain_dataset(dataset: Any) -> bool:
-        return isinstance(dataset, (IterDataset, MapDataset)) or known(dataset)
+        is_own = isinstance(dataset, (IterDataset, MapDataset))
+        return is_own or keras_is_grain_dataset(dataset)
 
     def get_type_spec(dataset: Any) -> Any:
         # Keras's function imports Grain, and returns its MapDataset for both types.
-        ours = isinstance(dataset, (IterDataset, MapDataset))
-        return MapDataset if ours else spec(dataset)
+        is_own = isinstance(dataset, (IterDataset, MapDataset))
+        return MapDataset if is_own else keras_get_type_spec(dataset)
 
     utils.is_grain_dataset = is_grain_dataset
     utils._get_type_spec = get_type_spec
@@ -83,12 +85,12 @@ def recognise_pipelines(utils: ModuleType) -> None:
     ``keras.src.utils.backend_utils``.  Versions of Keras whose layers do not check this
     stay unchanged.
     """
-    known = getattr(utils, "in_grain_data_pipeline", None)
-    if known is None:
+    keras_in_pipeline = getattr(utils, "in_grain_data_pipeline", None)
+    if keras_in_pipeline is None:
         return
 
     def in_grain_data_pipeline() -> bool:
-        return _is_in_pipeline(sys._getframe(1)) or known()
+        return _is_in_pipeline(sys._getframe(1)) or keras_in_pipeline()
 
     utils.in_grain_data_pipeline = in_grain_data_pipeline  # type: ignore[attr-defined]
 
@@ -98,29 +100,32 @@ def _is_in_pipeline(frame: FrameType | None) -> bool:
     while frame is not None:
         package, _, rest = frame.f_globals.get("__name__", "").partition(".")
         if package == "gristmill":
-            found = _CALLERS.get(rest.partition(".")[0])
-            if found is not None:
-                return found
+            is_grain_like = _IS_GRAIN_LIKE.get(rest.partition(".")[0])
+            if is_grain_like is not None:
+                return is_grain_like
         frame = frame.f_back
     return False
 
 
-def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
+def _adapter_class(keras_adapter: Any, utils: Any) -> type[Any]:
     """Return a subclass of Keras's adapter that iterates over Gristmill's elements."""
     tree = importlib.import_module("keras.tree")
 
-    class GristmillAdapter(theirs):  # type: ignore[misc]
+    class GristmillAdapter(keras_adapter):  # type: ignore[misc]
         """Passes the elements of a Gristmill loader or dataset to Keras."""
 
         def __init__(self, dataset: Any) -> None:
             self._dataset = dataset
-            found = self._get_dataset_info(dataset)
-            self._batch_size, self._output_signature = found
+            dataset_info = self._get_dataset_info(dataset)
+            self._batch_size, self._output_signature = dataset_info
 
-        def _convert_elements(self, convert: Convert, **how: Any) -> _ConvertedElements:
-            one = functools.partial(convert, utils)
+        def _convert_elements(
+            self, convert: Convert, **map_options: Any
+        ) -> _ConvertedElements:
+            convert_leaf = functools.partial(convert, utils)
             return _ConvertedElements(
-                self._dataset, lambda x: tree.map_structure(one, x, **how)
+                self._dataset,
+                lambda x: tree.map_structure(convert_leaf, x, **map_options),
             )
 
         def get_numpy_iterator(self) -> Any:

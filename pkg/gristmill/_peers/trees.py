@@ -59,12 +59,12 @@ def flatten(structure: Any) -> list[Any]:
 
 def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
     """Return pairs of the path and the leaf for each leaf of a tree."""
-    found: list[tuple[Path, Any]] = []
+    pairs: list[tuple[Path, Any]] = []
     if util := _jax():
-        found = util.tree_flatten_with_path(structure)[0]
+        pairs = util.tree_flatten_with_path(structure)[0]
     else:
-        _map(lambda *pair: found.append(pair), (), (structure,), None)
-    return found
+        _map(lambda *pair: pairs.append(pair), (), (structure,), None)
+    return pairs
 
 
 def unflatten_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
@@ -104,7 +104,14 @@ def estimate_byte_size(structure: Any) -> int:
 def _map(
     f: Callable[..., Any], path: Path, trees: Iterable[Any], is_leaf: IsLeaf
 ) -> Any:
-    """Return the tree of a function's results; the first tree defines the leaves."""
+    """Return the tree of a function's results; the first tree defines the leaves.
+
+    Args:
+        f: Called with the path of a leaf, and the leaf of each tree.
+        path: The path of `trees` in the whole trees.
+        trees: The trees.
+        is_leaf: Whether to treat a part of the first tree as a leaf.
+    """
     first, *others = trees
     if is_leaf is not None and is_leaf(first):
         return f(path, first, *others)
@@ -115,15 +122,15 @@ def _map(
         ]
         return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
     if isinstance(first, Mapping):
-        made = {
+        mapped = {
             key: _map(
                 f, (*path, key), (tree[key] for tree in (first, *others)), is_leaf
             )
             for key in first
         }
         if isinstance(first, collections.defaultdict):
-            return type(first)(first.default_factory, made)
-        return type(first)(made)  # type: ignore[call-arg]
+            return type(first)(first.default_factory, mapped)
+        return type(first)(mapped)  # type: ignore[call-arg]
     return f(path, first, *others)
 
 
@@ -134,17 +141,17 @@ def _assert_same(a: Any, b: Any, where: str) -> None:
             f"The two structures don't match: {where or 'they'} are {type(a)} and"
             f" {type(b)}"
         )
-    parts: Iterable[Any]
+    keys: Iterable[Any]
     if isinstance(a, Mapping):
-        same, parts = set(a) == set(b), a
+        is_same, keys = set(a) == set(b), a
     elif isinstance(a, (list, tuple)):
-        same, parts = len(a) == len(b), range(len(a))
+        is_same, keys = len(a) == len(b), range(len(a))
     else:
         return
-    if not same:
+    if not is_same:
         raise AssertionError(
             f"The two structures don't match: {where or 'they'} have {len(a)} and"
             f" {len(b)} items, or other keys: {a!r} and {b!r}"
         )
-    for part in parts:
-        _assert_same(a[part], b[part], f"{where}[{part!r}]")
+    for key in keys:
+        _assert_same(a[key], b[key], f"{where}[{key!r}]")

@@ -41,17 +41,17 @@ class Epochs:
 
 def begin(loader: Any) -> int:
     """Count an iteration over a loader, and return its epoch."""
-    known = _epochs_of(loader)
-    of_sampler = _sampler_epoch(loader)
-    if known.chosen is not None:
-        epoch = known.chosen
-    elif of_sampler is not None and of_sampler != known.of_sampler:
-        epoch = of_sampler
+    previous = _epochs_of(loader)
+    sampler_epoch = _sampler_epoch(loader)
+    if previous.chosen is not None:
+        epoch = previous.chosen
+    elif sampler_epoch is not None and sampler_epoch != previous.of_sampler:
+        epoch = sampler_epoch
     else:
-        epoch = known.latest + 1
-    setattr(loader, _ATTRIBUTE, Epochs(epoch, None, of_sampler))
+        epoch = previous.latest + 1
+    setattr(loader, _ATTRIBUTE, Epochs(epoch, None, sampler_epoch))
     if draw_epoch(epoch) == 1:
-        _warn_of_order(loader)
+        _warn_of_fixed_order(loader)
     return epoch
 
 
@@ -66,7 +66,7 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
     return epoch
 
 
-def choose(loader: Any, epoch: Any) -> None:
+def set_next_epoch(loader: Any, epoch: Any) -> None:
     """Set the next iteration's epoch in a loader, its samplers and its dataset."""
     epoch = check_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
@@ -83,20 +83,20 @@ def draw_epoch(epoch: int) -> int:
 
 def fetch_in_epoch(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
     """Return a fetch that computes batches with the random draws of an epoch."""
-    draws_in = draw_epoch(epoch)
-    return functools.partial(_call_in_epoch, draws_in, fetch) if draws_in else fetch
+    number = draw_epoch(epoch)
+    return functools.partial(_call_in_epoch, number, fetch) if number else fetch
 
 
 def _call_in_epoch(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
     # Does the same as `use_epoch`, in less time.
-    before, epoch_context.epoch = epoch_context.epoch, epoch
+    outer_epoch, epoch_context.epoch = epoch_context.epoch, epoch
     try:
         return fetch(batch)
     finally:
-        epoch_context.epoch = before
+        epoch_context.epoch = outer_epoch
 
 
-def _warn_of_order(loader: Any) -> None:
+def _warn_of_fixed_order(loader: Any) -> None:
     """Warn if only the dataset shuffles, because its order is the same in each epoch.
 
     A slice of a shuffled dataset does not count: it selects elements, such as a
@@ -105,10 +105,10 @@ def _warn_of_order(loader: Any) -> None:
     from gristmill._dataset.model.map_dataset import MapDataset
     from gristmill._dataset.nodes.order import ShuffleMapDataset, SliceMapDataset
 
-    dataset, batches = loader.dataset, loader.batch_sampler
-    in_order = type(loader.sampler) is SequentialSampler
-    in_order = in_order and (batches is None or type(batches) is BatchSampler)
-    if not isinstance(dataset, MapDataset) or not in_order:
+    dataset, batch_sampler = loader.dataset, loader.batch_sampler
+    is_batched_by_torch = batch_sampler is None or type(batch_sampler) is BatchSampler
+    is_in_order = type(loader.sampler) is SequentialSampler and is_batched_by_torch
+    if not isinstance(dataset, MapDataset) or not is_in_order:
         return
     node: Any = dataset
     while len(node.parents) == 1 and not isinstance(node, SliceMapDataset):

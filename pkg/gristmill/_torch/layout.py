@@ -119,7 +119,7 @@ def dataset_states(dataset: Any, fetcher: Any) -> State:
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
+class SavedState:
     """A state that a loader resumes from.
 
     Attributes:
@@ -159,7 +159,7 @@ def has_dataset_states(parts: Iterable[State | None]) -> bool:
     return False
 
 
-def read(state: Mapping[str, Any], loader: Any) -> Saved:
+def read(state: Mapping[str, Any], loader: Any) -> SavedState:
     """Return a state in the form that `loader` resumes from.
 
     Raises:
@@ -168,47 +168,48 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
     """
     workers = loader.num_workers
     map_style = loader._dataset_kind == private.DatasetKind.Map
-    own, name = (
+    key, kind = (
         (SNAPSHOT, "multiprocess") if workers else (NUM_YIELDED, "single process")
     )
-    if own not in state and not (
+    if key not in state and not (
         map_style and (SNAPSHOT in state or NUM_YIELDED in state)
     ):
         raise AssertionError(
-            f"State doesn't contain key '{own}' expected for {name} dataloader"
+            f"State doesn't contain key '{key}' expected for {kind} dataloader"
         )
     saved = _parse(state)
     has_states = any(part and part[DATASET_STATE] is not None for part in saved.parts)
     if saved.workers != workers and (not map_style or has_states):
         raise AssertionError(
-            f"Expected a loader with num_workers={saved.workers}, like the saved one,"
-            " because each worker's copy of the dataset has its own state; got"
-            f" num_workers={workers}."
+            f"num_workers must be {saved.workers}, as in the loader that was saved, got"
+            f" {workers}: each worker's copy of the dataset has its own state."
         )
     return saved
 
 
-def _parse(state: Mapping[str, Any]) -> Saved:
-    epoch = {
+def _parse(state: Mapping[str, Any]) -> SavedState:
+    epoch_fields = {
         "finished": state[FINISHED],
         "generators": [*map(from_hex_digits, state.get(GENERATORS, ()))],
         "worker_generators": state.get(WORKER_GENERATORS, ()),
         "epoch": state.get(EPOCH, 0),
     }
     if SNAPSHOT not in state:
-        own = dict(state)
-        return Saved(main=own, step=state[NUM_YIELDED], parts=[own], **epoch)
+        main = dict(state)
+        return SavedState(
+            main=main, step=state[NUM_YIELDED], parts=[main], **epoch_fields
+        )
     snapshot = state[SNAPSHOT]
-    main, by_name = snapshot[MAIN_SNAPSHOT], snapshot.get(WORKER_SNAPSHOTS, {})
+    main, worker_states = snapshot[MAIN_SNAPSHOT], snapshot.get(WORKER_SNAPSHOTS, {})
     workers = main[NUM_WORKERS]
-    return Saved(
+    return SavedState(
         main=main,
         step=snapshot[SNAPSHOT_STEP],
-        parts=[by_name.get(f"worker_{worker}") for worker in range(workers)],
+        parts=[worker_states.get(f"worker_{worker}") for worker in range(workers)],
         later_steps=state[STEPS_SINCE],
         workers=workers,
         last_worker=snapshot[LAST_WORKER],
-        **epoch,
+        **epoch_fields,
     )
 
 
@@ -217,9 +218,9 @@ def hex_digits(state: torch.Tensor) -> str:
     return bytes(state.numpy()).hex()
 
 
-def from_hex_digits(found: str) -> torch.Tensor:
+def from_hex_digits(digits: str) -> torch.Tensor:
     """Return the state that `hex_digits` has converted."""
-    return torch.frombuffer(bytearray.fromhex(found), dtype=torch.uint8)
+    return torch.frombuffer(bytearray.fromhex(digits), dtype=torch.uint8)
 
 
 def generator_states() -> State:
@@ -232,9 +233,9 @@ def generator_states() -> State:
     }
 
 
-def restore_generators(found: State) -> None:
+def restore_generators(states: State) -> None:
     """Restore the states that `generator_states` has returned."""
-    torch.set_rng_state(from_hex_digits(found["torch"]))
-    version, numbers, gauss = found["random"]
-    random.setstate((version, tuple(numbers), gauss))
-    np.random.set_state(tuple(found["numpy"]))  # noqa: NPY002
+    torch.set_rng_state(from_hex_digits(states["torch"]))
+    version, internal_state, gauss_next = states["random"]
+    random.setstate((version, tuple(internal_state), gauss_next))
+    np.random.set_state(tuple(states["numpy"]))  # noqa: NPY002

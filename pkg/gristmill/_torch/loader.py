@@ -141,7 +141,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         if overlap_epochs:
             self._check_overlap()
         self.overlap_epochs = bool(overlap_epochs)
-        private.warn_of_unknown()
+        private.warn_if_unsupported()
         _warn_of_accelerate()
 
     @property
@@ -168,8 +168,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         return call_text(self, **self._repr_arguments())
 
     def _repr_html_(self) -> str:
-        shown = self._repr_arguments().items()
-        return call_html(self, {name: value_text(value) for name, value in shown})
+        arguments = self._repr_arguments().items()
+        return call_html(self, {name: value_text(value) for name, value in arguments})
 
     def _repr_arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {"dataset": self.dataset}
@@ -210,7 +210,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
             [42, 33, 43]
             [7, 50, 6]
         """
-        epochs.choose(self, epoch)
+        epochs.set_next_epoch(self, epoch)
 
     def report(
         self,
@@ -249,9 +249,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     def _get_iterator(self) -> Any:
         # After ``install(everywhere=True)``, `self` may be one of torch's loaders.
-        is_torchs = not isinstance(self, DataLoader)
-        if private.needs_torchs_iterator(self) or (
-            is_torchs and private.is_iterator_replaced(self)
+        is_torch_loader = not isinstance(self, DataLoader)
+        if private.needs_torch_iterator(self) or (
+            is_torch_loader and private.is_iterator_replaced(self)
         ):
             return private.get_iterator(self)
         if self.num_workers == 0:
@@ -280,11 +280,11 @@ def check_options(
         check_count("memory_limit", memory_limit, 1, workers)
 
 
-def check_count(name: str, value: Any, least: int, workers: int) -> None:
-    """Check an integer; see `check_options`."""
+def check_count(name: str, value: Any, minimum: int, workers: int) -> None:
+    """Check an integer that needs workers unless it is 0; see `check_options`."""
     check_integer(name, value)
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}.")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}.")
     if value and not workers:
         raise ValueError(f"{name} option needs num_workers > 0, got {name}={value}.")
 

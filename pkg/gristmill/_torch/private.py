@@ -1,7 +1,7 @@
 """The private parts of torch that Gristmill uses, which any version may change.
 
-No other file uses private parts.  Importing this file checks them.  If one differs from
-that of torch 2.6 to 2.15, `UNKNOWN` describes the difference, and loaders use torch's
+No other file uses private parts.  Importing this file checks them.  If one is not as in
+torch 2.6 to 2.15, `DIFFERENCE` describes the first such part, and loaders use torch's
 own iterators.
 """
 
@@ -21,7 +21,7 @@ import torch.utils.data
 if TYPE_CHECKING:
     from torch._utils import ExceptionWrapper as ExceptionWrapper
 
-KNOWN = "torch 2.6 to 2.15"
+SUPPORTED_VERSIONS = "torch 2.6 to 2.15"
 _LOADING = "utils.data.dataloader."
 _COLLATE = "utils.data._utils.collate."
 _WORKER = "utils.data._utils.worker."
@@ -29,7 +29,7 @@ _WORKER = "utils.data._utils.worker."
 # The parts in use, by name.  For a function: the number of positional arguments in
 # calls, including `self`, and the names of keyword arguments.  None for a part that is
 # only read or set, or has no signature.
-_USED: dict[str, tuple[int, tuple[str, ...]] | None] = {
+_USED_PARTS: dict[str, tuple[int, tuple[str, ...]] | None] = {
     # Methods that are called or replaced.
     _LOADING + "DataLoader._get_iterator": (1, ()),
     _LOADING + "DataLoader.check_worker_number_rationality": (1, ()),
@@ -56,9 +56,15 @@ class Absent:
     """The value of a part that this version of torch does not have."""
 
 
-def _part(path: str, arguments: int | None = None, *names: str) -> Any:
-    """Add a part to `_USED`, and return it; `path` is its name after ``torch.``."""
-    _USED[path] = None if arguments is None else (arguments, names)
+def _use_part(path: str, arguments: int | None = None, *names: str) -> Any:
+    """Return a part of torch, and add it to `_USED_PARTS`.
+
+    Args:
+        path: Its name, without ``torch.``.
+        arguments: See `_USED_PARTS`; the positional arguments in calls.
+        names: The keyword arguments in calls.
+    """
+    _USED_PARTS[path] = None if arguments is None else (arguments, names)
     return _find(path)
 
 
@@ -73,39 +79,39 @@ def _find(path: str) -> Any:
 # Iterators.
 TorchLoader = torch.utils.data.DataLoader
 get_iterator: Any = getattr(TorchLoader, "_get_iterator", Absent)
-BaseIterator = _part(_LOADING + "_BaseDataLoaderIter")
-SingleProcessIterator = _part(_LOADING + "_SingleProcessDataLoaderIter")
-MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
-DatasetKind = _part(_LOADING + "_DatasetKind")
-MapFetcher = _part("utils.data._utils.fetch._MapDatasetFetcher")
+BaseIterator = _use_part(_LOADING + "_BaseDataLoaderIter")
+SingleProcessIterator = _use_part(_LOADING + "_SingleProcessDataLoaderIter")
+MultiProcessIterator = _use_part(_LOADING + "_MultiProcessingDataLoaderIter")
+DatasetKind = _use_part(_LOADING + "_DatasetKind")
+MapFetcher = _use_part("utils.data._utils.fetch._MapDatasetFetcher")
 # The sampler of iterable datasets; it yields None forever.
-EndlessSampler = _part(_LOADING + "_InfiniteConstantSampler")
-init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn", 4)
+EndlessSampler = _use_part(_LOADING + "_InfiniteConstantSampler")
+init_sharding_worker = _use_part(_LOADING + "_sharding_worker_init_fn", 4)
 # A profiler is running if either of these two is true.
 profiler: Any = torch.autograd.profiler
-profiler_enabled = _part("autograd._profiler_enabled")
-pin_memory = _part("utils.data._utils.pin_memory.pin_memory", 2)
+profiler_enabled = _use_part("autograd._profiler_enabled")
+pin_memory = _use_part("utils.data._utils.pin_memory.pin_memory", 2)
 # Workers.
-generate_state = _part(_WORKER + "_generate_state", 2)
-set_thread_name = _part("multiprocessing._set_thread_name", 1)
+generate_state = _use_part(_WORKER + "_generate_state", 2)
+set_thread_name = _use_part("multiprocessing._set_thread_name", 1)
 if not TYPE_CHECKING:
-    ExceptionWrapper = _part("_utils.ExceptionWrapper", 0, "where")
+    ExceptionWrapper = _use_part("_utils.ExceptionWrapper", 0, "where")
 # Batches.
-collate = _part(_COLLATE + "collate", 1, "collate_fn_map")
-collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
-collate_float_fn = _part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
-collate_int_fn = _part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
-StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef", 1)
-storage_of_weak_ref = _part("UntypedStorage._new_with_weak_ptr")
-neg_view = _part("_neg_view")
+collate = _use_part(_COLLATE + "collate", 1, "collate_fn_map")
+collate_tensor_fn = _use_part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
+collate_float_fn = _use_part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
+collate_int_fn = _use_part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
+StorageWeakRef = _use_part("multiprocessing.reductions.StorageWeakRef", 1)
+storage_of_weak_ref = _use_part("UntypedStorage._new_with_weak_ptr")
+neg_view = _use_part("_neg_view")
 # The plain function, whose first argument is the class.
 new_shared: Any = getattr(
-    _part("UntypedStorage._new_shared", 1, "device"), "__func__", Absent
+    _use_part("UntypedStorage._new_shared", 1, "device"), "__func__", Absent
 )
 
 # Attributes of loaders, of their iterators and of fetchers of iterable datasets.
-_OF_LOADERS = ("_dataset_kind", "_iterator")
-_OF_ITERATORS = (
+_LOADER_ATTRIBUTES = ("_dataset_kind", "_iterator")
+_ITERATOR_ATTRIBUTES = (
     "_IterableDataset_len_called",
     "_auto_collation",
     "_base_seed",
@@ -127,18 +133,18 @@ _OF_ITERATORS = (
     "_timeout",
     "_world_size",
 )
-_OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
+_FETCHER_ATTRIBUTES = ("dataset", "dataset_iter", "ended", "fetch")
 
 
-def unknown() -> str | None:
-    """Describe the first part that differs from those of `KNOWN`; None if none does."""
-    for path, call in _USED.items():
+def find_difference() -> str | None:
+    """Describe the first part that is not as in the supported versions, or None."""
+    for path, arguments in _USED_PARTS.items():
         part = _find(path)
         if part is Absent:
             return f"torch.{path} does not exist"
-        if call is None:
+        if arguments is None:
             continue
-        count, names = call
+        count, names = arguments
         try:
             inspect.signature(part).bind(*[None] * count, **dict.fromkeys(names))
         except (TypeError, ValueError):
@@ -153,27 +159,27 @@ def unknown() -> str | None:
             fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
     except Exception as error:
         return f"torch's iterator fails: {error!r}"
-    for thing, names in (
-        (loader, _OF_LOADERS),
-        (iterator, _OF_ITERATORS),
-        (fetcher, _OF_FETCHERS),
+    for owner, attributes in (
+        (loader, _LOADER_ATTRIBUTES),
+        (iterator, _ITERATOR_ATTRIBUTES),
+        (fetcher, _FETCHER_ATTRIBUTES),
     ):
-        for name in names:
-            if not hasattr(thing, name):
-                return f"a {type(thing).__name__} has no {name}"
+        for attribute in attributes:
+            if not hasattr(owner, attribute):
+                return f"a {type(owner).__name__} has no {attribute}"
     return None
 
 
-UNKNOWN = unknown()
+DIFFERENCE = find_difference()
 
 
 @functools.cache
-def warn_of_unknown() -> None:
+def warn_if_unsupported() -> None:
     """Warn once, at the caller's caller, if loaders use torch's own iterators."""
-    if UNKNOWN is None:
+    if DIFFERENCE is None:
         return
     warnings.warn(
-        f"{_version_note(UNKNOWN)} Loaders use torch's own iterators: max_restarts,"
+        f"{_version_note(DIFFERENCE)} Loaders use torch's own iterators: max_restarts,"
         " reorder_window, memory_limit and overlap_epochs have no effect, and random"
         " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
         " supported version of torch.",
@@ -181,30 +187,33 @@ def warn_of_unknown() -> None:
     )
 
 
-def require() -> None:
+def require_supported() -> None:
     """Check that Gristmill supports this version of torch.
 
     Raises:
         RuntimeError: It does not, so loaders use torch's own iterators.
     """
-    if UNKNOWN is not None:
+    if DIFFERENCE is not None:
         raise RuntimeError(
-            f"{_version_note(UNKNOWN)} Install a supported version of torch, or use"
+            f"{_version_note(DIFFERENCE)} Install a supported version of torch, or use"
             " torchdata's StatefulDataLoader."
         )
 
 
-def _version_note(found: str) -> str:
-    return f"Gristmill supports {KNOWN}, but in torch {torch.__version__} {found}."
+def _version_note(difference: str) -> str:
+    return (
+        f"Gristmill supports {SUPPORTED_VERSIONS}, but in torch"
+        f" {torch.__version__} {difference}."
+    )
 
 
-def needs_torchs_iterator(loader: Any) -> bool:
+def needs_torch_iterator(loader: Any) -> bool:
     """Return whether a loader has to use torch's own iterator.
 
-    This is the case if torch differs from the versions in `KNOWN`, or if the loader's
+    This is the case if torch differs from the supported versions, or if the loader's
     `multiprocessing_context` does not start processes, but threads for example.
     """
-    if UNKNOWN is not None:
+    if DIFFERENCE is not None:
         return True
     process = getattr(loader.multiprocessing_context, "Process", BaseProcess)
     return not (isinstance(process, type) and issubclass(process, BaseProcess))
@@ -221,8 +230,8 @@ def is_iterator_replaced(loader: Any) -> bool:
     Functions of its base class do not count: Gristmill's iterators call them, too.
     """
     cls = MultiProcessIterator if loader.num_workers > 0 else SingleProcessIterator
-    functions = [name for name, part in vars(cls).items() if inspect.isfunction(part)]
-    return not is_own(cls, *functions)
+    names = [name for name, part in vars(cls).items() if inspect.isfunction(part)]
+    return not is_own(cls, *names)
 
 
 def is_own(cls: type, *names: str) -> bool:
@@ -234,12 +243,12 @@ def is_own(cls: type, *names: str) -> bool:
     module = cls.__module__
     if not module.startswith("torch."):
         return True
-    parts = vars(cls)
+    attributes = vars(cls)
     for name in names:
         # Compare modules, not names: `functools.update_wrapper` copies names.
-        if name in parts:
-            home = getattr(parts[name], "__globals__", {}).get("__name__")
-            if home != module:
+        if name in attributes:
+            function_globals = getattr(attributes[name], "__globals__", {})
+            if function_globals.get("__name__") != module:
                 return False
     return True
 
@@ -260,34 +269,34 @@ def is_unread(iteration: Any, sampler: Any) -> bool:
     )
 
 
-def set_loader_attributes(**parts: Any) -> Callable[[], None]:
+def set_loader_attributes(**attributes: Any) -> Callable[[], None]:
     """Set attributes of torch's loader class, which its subclasses inherit.
 
     Returns:
         A function that restores the attributes, except those that other code has
         replaced since.
     """
-    before = {name: vars(TorchLoader).get(name, Absent) for name in parts}
-    for name, part in parts.items():
-        setattr(TorchLoader, name, part)
+    originals = {name: vars(TorchLoader).get(name, Absent) for name in attributes}
+    for name, value in attributes.items():
+        setattr(TorchLoader, name, value)
 
     def restore() -> None:
-        for name, part in parts.items():
-            if vars(TorchLoader).get(name) is not part:
+        for name, value in attributes.items():
+            if vars(TorchLoader).get(name) is not value:
                 continue
-            if before[name] is Absent:
+            if originals[name] is Absent:
                 delattr(TorchLoader, name)
             else:
-                setattr(TorchLoader, name, before[name])
+                setattr(TorchLoader, name, originals[name])
 
     return restore
 
 
 def collation() -> dict[Any, Callable[..., Any]]:
-    """Return the functions of ``default_collate``, by type."""
-    found: dict[Any, Callable[..., Any]]
-    found = torch.utils.data._utils.collate.default_collate_fn_map
-    return found
+    """Return the functions of ``default_collate``, by type; torch's own dict."""
+    rules: dict[Any, Callable[..., Any]]
+    rules = torch.utils.data._utils.collate.default_collate_fn_map
+    return rules
 
 
 def set_worker_info(**fields: Any) -> None:

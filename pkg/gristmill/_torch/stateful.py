@@ -130,7 +130,7 @@ class StatefulDataLoader(DataLoader[T]):
         memory_limit: int | None = None,
         snapshot_every_n_steps: int | None = 1,
     ) -> None:
-        private.require()
+        private.require_supported()
         super().__init__(
             dataset,
             batch_size,
@@ -162,14 +162,14 @@ class StatefulDataLoader(DataLoader[T]):
 
     def __iter__(self) -> LoaderIterator:
         """Return an iterator, which `state_dict` describes from now on."""
-        initial = self._initial_iter_for_state_dict and self._iterator is not None
+        is_made = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
-        if not initial:
+        if not is_made:
             self._begin_epoch()
         position = self._iterator._position
         if position.finished:
             # The loaded epoch was over, and the samplers are at its end.
-            with position.next_epoch():
+            with position.final_generator_states():
                 self._begin_epoch()
                 self._iterator._position.sampler.state()  # Draws the order.
         iterator: LoaderIterator = self._iterator

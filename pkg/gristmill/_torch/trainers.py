@@ -15,9 +15,9 @@ from gristmill._torch.stateful import StatefulDataLoader
 
 __all__ = ["install", "uninstall"]
 
-# Modules that refer to a loader class, and its replacement.  Accelerate imports the
-# stateful one from torchdata at each use.
-_BUILDERS: dict[str, type[DataLoader[Any]]] = {
+# The replacement of the loader class that a module refers to, by the module.
+# Accelerate imports the stateful one from torchdata at each use.
+_REPLACEMENTS: dict[str, type[DataLoader[Any]]] = {
     "accelerate.data_loader": DataLoader,
     "transformers.trainer": DataLoader,
     "torchdata.stateful_dataloader": StatefulDataLoader,
@@ -30,8 +30,8 @@ _DEFAULTS = {
     "overlap_epochs": False,
 }
 _T_co = TypeVar("_T_co", covariant=True)
-# Undoes `install`.
-_installed = contextlib.ExitStack()
+# Closing it undoes `install`.
+_undo_install = contextlib.ExitStack()
 
 
 def install(*, everywhere: bool = False, **options: Any) -> None:
@@ -71,21 +71,21 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
             )
     check_options(1, **options)
     uninstall()
-    private.warn_of_unknown()
-    if private.UNKNOWN is not None:
+    private.warn_if_unsupported()
+    if private.DIFFERENCE is not None:
         return
-    built = {
-        ours: _with_options(ours, options) if options else ours
-        for ours in _BUILDERS.values()
+    with_options = {
+        cls: _with_options(cls, options) if options else cls
+        for cls in _REPLACEMENTS.values()
     }
-    for name, ours in _BUILDERS.items():
-        rebind = functools.partial(_rebind, built[ours])
-        _installed.callback(when_imported(name, rebind))
+    for module_name, cls in _REPLACEMENTS.items():
+        replace = functools.partial(_replace_class, with_options[cls])
+        _undo_install.callback(when_imported(module_name, replace))
     if everywhere:
         names = ("_get_iterator", "set_epoch")
-        parts = {name: getattr(DataLoader, name) for name in names}
-        parts |= {**_DEFAULTS, **options}
-        _installed.callback(private.set_loader_attributes(**parts))
+        attributes = {name: getattr(DataLoader, name) for name in names}
+        attributes |= {**_DEFAULTS, **options}
+        _undo_install.callback(private.set_loader_attributes(**attributes))
 
 
 def uninstall() -> None:
@@ -100,47 +100,46 @@ def uninstall() -> None:
         >>> type(iter(torch.utils.data.DataLoader([1, 2]))).__module__
         'torch.utils.data.dataloader'
     """
-    _installed.close()
+    _undo_install.close()
 
 
 def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) -> Any:
     """Return a subclass with the same name that passes `options` if it has workers."""
     signature = inspect.signature(loader_class)
 
-    class Built(loader_class[_T_co]):  # type: ignore[misc, valid-type]
+    class LoaderWithOptions(loader_class[_T_co]):  # type: ignore[misc, valid-type]
         @functools.wraps(loader_class.__init__)  # type: ignore[misc]
-        def __init__(self, *args: Any, **arguments: Any) -> None:
-            given = signature.bind(*args, **arguments).arguments
-            if given.get("num_workers"):
-                arguments = {**options, **arguments}
-            super().__init__(*args, **arguments)
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if signature.bind(*args, **kwargs).arguments.get("num_workers"):
+                kwargs = {**options, **kwargs}
+            super().__init__(*args, **kwargs)
 
         def __reduce_ex__(self, protocol: Any) -> Any:
-            if type(self) is not Built:
+            if type(self) is not LoaderWithOptions:
                 return super().__reduce_ex__(protocol)
             # Other processes cannot import this class.
             return _new, (loader_class,), vars(self)
 
     for name in ("__doc__", "__module__", "__name__", "__qualname__"):
-        setattr(Built, name, getattr(loader_class, name))
-    return Built
+        setattr(LoaderWithOptions, name, getattr(loader_class, name))
+    return LoaderWithOptions
 
 
 def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
     return loader_class.__new__(loader_class)
 
 
-def _rebind(built: Any, module: ModuleType) -> None:
+def _replace_class(replacement: Any, module: ModuleType) -> None:
     """Replace a loader class in a module until `uninstall`.
 
     `uninstall` does not restore it if other code has replaced it since.
     """
-    name = built.__name__
-    held = getattr(module, name)
-    setattr(module, name, built)
+    name = replacement.__name__
+    original = getattr(module, name)
+    setattr(module, name, replacement)
 
-    def undo() -> None:
-        if getattr(module, name, None) is built:
-            setattr(module, name, held)
+    def restore() -> None:
+        if getattr(module, name, None) is replacement:
+            setattr(module, name, original)
 
-    _installed.callback(undo)
+    _undo_install.callback(restore)

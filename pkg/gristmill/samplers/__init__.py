@@ -43,8 +43,8 @@ class Sampler(Protocol):
         ...         if index >= 3:
         ...             raise IndexError
         ...         return RecordMetadata(index=index, record_key=2 - index)
-        >>> given = {"sampler": Backwards(), "shard_options": gristmill.NoSharding()}
-        >>> list(gristmill.DataLoader(data_source="abc", **given))
+        >>> options = {"sampler": Backwards(), "shard_options": gristmill.NoSharding()}
+        >>> list(gristmill.DataLoader(data_source="abc", **options))
         ['c', 'b', 'a']
     """
 

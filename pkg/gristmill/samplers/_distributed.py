@@ -70,16 +70,17 @@ class DistributedSampler(PlannedSampler):
         self._seed = seed
         self._remainder = Remainder(remainder)
         ranks, records = int(shard_options.shard_count), self._num_records
-        self._batches = self._remainder.batches_per_rank(records, ranks, batch_size)
+        self._batches_per_epoch = self._remainder.batches_per_rank(
+            records, ranks, batch_size
+        )
         self._batch_size = int(batch_size)
-        if not self._batches:
+        if not self._batches_per_epoch:
             raise ValueError(
-                f"{records} records do not fill a batch of {self._batch_size} for each"
-                f" of {ranks} ranks, so that remainder='drop' leaves nothing. Pass"
-                " remainder='wrap' or 'pad', or a smaller batch_size."
+                f"remainder='drop' needs at least {self._batch_size * ranks} records, a"
+                f" batch of {self._batch_size} for each of {ranks} ranks, got"
+                f" {records}. Pass remainder='wrap' or 'pad', or a smaller batch_size."
             )
-        # The number of positions of an epoch, of all ranks together.
-        self._epoch_length = self._batches * self._batch_size * ranks
+        self._epoch_length = self._batches_per_epoch * self._batch_size * ranks
         if self._epoch_length >= 2**63:
             raise OverflowError(
                 f"An epoch of {ranks} ranks with batches of {self._batch_size} has"
@@ -88,13 +89,13 @@ class DistributedSampler(PlannedSampler):
         self._max_index = None
         if self._num_epochs is not None:
             self._max_index = self._num_epochs * self._epoch_length
-        # The number of positions of an epoch that have a record of their own.
-        self._own = min(records, self._epoch_length)
+        # The number of records in an epoch.  Its other positions repeat the first ones.
+        self._records_per_epoch = min(records, self._epoch_length)
         keys = KeyPlan.range(records)
         if shuffle:
             assert seed is not None
             keys = keys.shuffle(seed)
-        self._record_keys = keys.take(0, 1, self._own)
+        self._record_keys = keys.take(0, 1, self._records_per_epoch)
 
     @property
     def shuffle(self) -> bool:
@@ -119,7 +120,7 @@ class DistributedSampler(PlannedSampler):
     @property
     def batches_per_epoch(self) -> int:
         """Number of batches of each rank in an epoch."""
-        return self._batches
+        return self._batches_per_epoch
 
     def is_real(self, index: int) -> bool:
         """Return whether a global index is data, not padding.
@@ -130,15 +131,16 @@ class DistributedSampler(PlannedSampler):
         Returns:
             True for data, False for padding.
         """
-        padded = self._remainder is Remainder.PAD
-        return not padded or index % self._epoch_length < self._own
+        if self._remainder is not Remainder.PAD:
+            return True
+        return index % self._epoch_length < self._records_per_epoch
 
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         indices = first + step * np.arange(count, dtype=np.int64)
-        epochs, places = np.divmod(indices, self._epoch_length)
-        places %= self._own
-        places += epochs * self._own
-        return self._record_keys.keys(places)
+        epochs, positions = np.divmod(indices, self._epoch_length)
+        positions %= self._records_per_epoch
+        positions += epochs * self._records_per_epoch
+        return self._record_keys.keys(positions)
 
     def __repr__(self) -> str:
         return (

@@ -29,18 +29,48 @@ from gristmill.samplers._planned import keys_by_lane
 __all__ = ["GroupOrder"]
 
 # The number of records to sort at once: the target, and the maximum.
-_SORTED, _MAX_SORTED = 1 << 12, 1 << 14
+_TARGET_SORTED, _MAX_SORTED = 1 << 12, 1 << 14
 
-# Constants of the generator splitmix64.
+# Constants of the generator splitmix64: the increment and the two factors.
 _MASK = 2**64 - 1
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_INCREMENT = 0x9E3779B97F4A7C15
+_FACTOR_1, _FACTOR_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 class _Line(NamedTuple):
-    """The groups of one epoch, end to end in their shuffled order."""
+    """The groups of one epoch, end to end in their shuffled order.
 
-    bounds: Int64Array  # The start of each group on the line, and the end.
-    shifts: Int64Array  # The key of a place on the line minus the place, by group.
+    A place is the position of a record on the line.
+
+    Attributes:
+        bounds: The first place of each group, and the end.
+        shifts: For each group, the record key of a place minus the place.
+    """
+
+    bounds: Int64Array
+    shifts: Int64Array
+
+
+class _Span(NamedTuple):
+    """Neighboring places of a lane: [low, high), in the groups `groups` of the line."""
+
+    low: int
+    high: int
+    groups: range
+
+
+class _ShuffledSpan(NamedTuple):
+    """The order of a span.
+
+    Attributes:
+        epoch: The epoch of the line.
+        low: The first place of the span.
+        order: The places minus `low`, in the order of the lane.
+    """
+
+    epoch: int
+    low: int
+    order: npt.NDArray[np.uint16]
 
 
 class GroupOrder:
@@ -52,6 +82,14 @@ class GroupOrder:
     Memory use is 16 bytes per group for each of the two latest epochs, and at most 32
     KiB per lane. The set-up of an epoch takes time in proportion to the groups. All
     other costs are independent of the number of groups and lanes.
+
+    Args:
+        groups: The number of records in each group, int64.
+        window: The number of neighboring groups whose records are mixed.
+        seed: Seed of the order.
+        lanes: The number of readers.
+        length: The number of records in an epoch.
+        reshuffle: Whether every epoch has its own order.
     """
 
     def __init__(
@@ -64,20 +102,22 @@ class GroupOrder:
         reshuffle: bool,
     ) -> None:
         starts = np.cumsum(groups) - groups
+        # The first record key and the number of records of each group that has some.
         self._starts = starts[groups > 0]
         self._sizes = groups[groups > 0]
         self._window = window
         # Whole windows, which together have about the target number of records.
-        windows = _SORTED * len(self._sizes) // (int(self._sizes.sum()) * window)
-        self._span = window * max(1, windows)
+        windows = _TARGET_SORTED * len(self._sizes) // (int(self._sizes.sum()) * window)
+        # The number of groups whose windows are sorted together.
+        self._sorted_groups = window * max(1, windows)
         self._seed = seed
         self._lanes = lanes
         self._length = length
         self._reshuffle = reshuffle
+        # Caches: the lines of the two latest epochs, and the latest span of each lane.
+        # Entries are replaced as a whole, so that threads can share this object.
         self._lines: dict[int, _Line] = {}
-        # The windows that each lane is in: their epoch, their first place on the line,
-        # and the shuffled places relative to it, uint16.
-        self._shuffled_windows: dict[int, tuple[int, int, npt.NDArray[np.uint16]]] = {}
+        self._shuffled_spans: dict[int, _ShuffledSpan] = {}
 
     def keys(self, first: int, step: int, count: int) -> Int64Array:
         """Return the record keys of `count` indices first, first + step, ..."""
@@ -91,10 +131,10 @@ class GroupOrder:
         epoch, offset = divmod(index, self._length)
         line = self._line(epoch if self._reshuffle else 0)
         turn, rank = divmod(offset, self._lanes)
-        begin, end = self._piece(rank), self._piece(rank + 1)
+        begin, end = self._piece_start(rank), self._piece_start(rank + 1)
         place = begin + turn
-        _, high, _ = self._around(line, place, begin, end, self._window)
-        return -(-(high - place) // (step // self._lanes))
+        span = self._span_around(line, place, begin, end, self._window)
+        return -(-(span.high - place) // (step // self._lanes))
 
     def _fill(self, index: int, step: int, out: Int64Array) -> None:
         """Fill `out` from `index` on, across epochs; the steps stay in one lane."""
@@ -111,19 +151,20 @@ class GroupOrder:
             epoch = 0
         line = self._line(epoch)
         turn, rank = divmod(offset, self._lanes)
-        begin, end = self._piece(rank), self._piece(rank + 1)
+        begin, end = self._piece_start(rank), self._piece_start(rank + 1)
         stride = step // self._lanes
         place = begin + turn
         done = 0
         while done < len(out):
-            low, high, groups = self._around(line, place, begin, end, self._span)
-            in_memory = high - low <= _MAX_SORTED
-            if not in_memory and self._span > self._window:
-                low, high, _ = self._around(line, place, begin, end, self._window)
+            span = self._span_around(line, place, begin, end, self._sorted_groups)
+            is_sorted = span.high - span.low <= _MAX_SORTED
+            if not is_sorted and self._sorted_groups > self._window:
+                span = self._span_around(line, place, begin, end, self._window)
+            low, high = span.low, span.high
             count = min(len(out) - done, -(-(high - place) // stride))
             part = out[done : done + count]
-            if in_memory:
-                order = self._mix(rank, epoch, line, low, high, groups)
+            if is_sorted:
+                order = self._sort(rank, epoch, line, span)
                 part[:] = order[place - low :: stride][:count]
                 part += low
             else:
@@ -132,47 +173,49 @@ class GroupOrder:
                 plan.fill(place - low, stride, part)
             done += count
             place += count * stride
-        found, numbers, _ = find_chunks(line.bounds, out)
-        out += line.shifts[found][numbers]
+        # `out` has places, which the shifts of their groups convert to keys.
+        groups, numbers, _ = find_chunks(line.bounds, out)
+        out += line.shifts[groups][numbers]
 
-    def _around(
-        self, line: _Line, place: int, begin: int, end: int, span: int
-    ) -> tuple[int, int, range]:
-        """Return the part of a lane's piece in the `span` groups around a place.
+    def _span_around(
+        self, line: _Line, place: int, begin: int, end: int, count: int
+    ) -> _Span:
+        """Return the part of a lane's piece in the `count` groups around a place.
 
-        Returns:
-            Its first place, the place after its last, and the groups.
+        The piece [begin, end) is cut into spans of `count` groups, from its first group
+        on.
         """
-        first, here = map(int, line.bounds.searchsorted([begin, place], "right") - 1)
-        first += (here - first) // span * span
-        after = min(first + span, len(self._sizes))
+        first, group = map(int, line.bounds.searchsorted([begin, place], "right") - 1)
+        first += (group - first) // count * count
+        stop = min(first + count, len(self._sizes))
         low = max(begin, int(line.bounds[first]))
-        return low, min(end, int(line.bounds[after])), range(first, after)
+        return _Span(low, min(end, int(line.bounds[stop])), range(first, stop))
 
-    def _mix(
-        self, rank: int, epoch: int, line: _Line, low: int, high: int, groups: range
+    def _sort(
+        self, rank: int, epoch: int, line: _Line, span: _Span
     ) -> npt.NDArray[np.uint16]:
-        """Return the places [low, high), minus `low`, in the order of a lane."""
-        shuffled = self._shuffled_windows.get(rank)
-        if shuffled is not None and shuffled[:2] == (epoch, low):
-            return shuffled[2]
-        draws = _draws(_hash(self._seed, epoch), low, high)
+        """Return the places of a span, minus `span.low`, in the order of a lane."""
+        low, high, groups = span
+        shuffled = self._shuffled_spans.get(rank)
+        if shuffled is not None and (shuffled.epoch, shuffled.low) == (epoch, low):
+            return shuffled.order
+        sort_keys = _random_numbers(_hash(self._seed, epoch), low, high)
         bounds = line.bounds[groups.start : groups.stop : self._window]
         windows = bounds[1:].searchsorted(np.arange(low, high), "right")
-        # Windows keep their order; equal draws keep the order of places.
-        draws >>= np.uint64(16)
-        draws |= windows.astype(np.uint64) << np.uint64(48)
-        order = draws.argsort(kind="stable").astype(np.uint16)
-        self._shuffled_windows[rank] = epoch, low, order
+        # Windows keep their order; equal random numbers keep the order of places.
+        sort_keys >>= np.uint64(16)
+        sort_keys |= windows.astype(np.uint64) << np.uint64(48)
+        order = sort_keys.argsort(kind="stable").astype(np.uint16)
+        self._shuffled_spans[rank] = _ShuffledSpan(epoch, low, order)
         return order
 
-    def _piece(self, rank: int) -> int:
+    def _piece_start(self, rank: int) -> int:
         """Return the start of a lane's piece; the first lanes have one record more.
 
         Ranks count lanes from the lane of the epoch's first index.
         """
-        each, rest = divmod(self._length, self._lanes)
-        return rank * each + min(rank, rest)
+        per_lane, remainder = divmod(self._length, self._lanes)
+        return rank * per_lane + min(rank, remainder)
 
     def _line(self, epoch: int) -> _Line:
         line = self._lines.get(epoch)
@@ -193,19 +236,19 @@ def _hash(*words: int) -> int:
     """Return a hash of integers in [0, 2**64), by the finalizer of splitmix64."""
     state = 0
     for word in words:
-        state = (state ^ word) + _STEP & _MASK
-        state = (state ^ state >> 30) * _FIRST & _MASK
-        state = (state ^ state >> 27) * _SECOND & _MASK
+        state = (state ^ word) + _INCREMENT & _MASK
+        state = (state ^ state >> 30) * _FACTOR_1 & _MASK
+        state = (state ^ state >> 27) * _FACTOR_2 & _MASK
         state ^= state >> 31
     return state
 
 
-def _draws(seed: int, low: int, high: int) -> npt.NDArray[np.uint64]:
+def _random_numbers(seed: int, low: int, high: int) -> npt.NDArray[np.uint64]:
     """Return a random number for each place in [low, high), by splitmix64."""
     state = np.arange(low, high, dtype=np.uint64)
-    state *= np.uint64(_STEP)
+    state *= np.uint64(_INCREMENT)
     state += np.uint64(seed)
-    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+    for shift, factor in ((30, _FACTOR_1), (27, _FACTOR_2)):
         state ^= state >> np.uint64(shift)
         state *= np.uint64(factor)
     state ^= state >> np.uint64(31)

@@ -87,7 +87,7 @@ class GroupShuffleSampler(PlannedSampler):
         self._epoch_length = length
         epochs = self._num_epochs
         self._max_index = None if epochs is None else epochs * length
-        self._order = self._order_of(int(shard_options.shard_count))
+        self._order = self._make_order(int(shard_options.shard_count))
 
     @property
     def seed(self) -> int:
@@ -108,7 +108,7 @@ class GroupShuffleSampler(PlannedSampler):
         """
         other = object.__new__(type(self))
         vars(other).update(vars(self))
-        other._order = other._order_of(lanes)
+        other._order = other._make_order(lanes)
         return other
 
     def window_left(self, first: int, step: int) -> int:
@@ -128,11 +128,11 @@ class GroupShuffleSampler(PlannedSampler):
     def __repr__(self) -> str:
         import hashlib  # Slow to import.
 
-        sizes = hashlib.sha256(self._groups.tobytes()).hexdigest()[:16]
+        hash_of_groups = hashlib.sha256(self._groups.tobytes()).hexdigest()[:16]
         return (
             f"GroupShuffleSampler(num_records={self._num_records}, "
             f"groups={len(self._groups)}, "
-            f"hash_of_groups={sizes}, "
+            f"hash_of_groups={hash_of_groups}, "
             f"window={self._window}, "
             f"shard_options={self._shard_options!r}, "
             f"num_epochs={self._num_epochs}, "
@@ -143,7 +143,7 @@ class GroupShuffleSampler(PlannedSampler):
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         return self._order.keys(first, step, count)
 
-    def _order_of(self, lanes: int) -> GroupOrder:
+    def _make_order(self, lanes: int) -> GroupOrder:
         return GroupOrder(
             self._groups,
             window=self._window,

@@ -37,8 +37,8 @@ class PlannedSampler(abc.ABC):
     def __init__(
         self, num_records: int, shard_options: ShardOptions, num_epochs: int | None
     ) -> None:
-        sized = hasattr(num_records, "__len__")
-        check_integer("num_records", num_records, " Pass len(source)." if sized else "")
+        advice = " Pass len(source)." if hasattr(num_records, "__len__") else ""
+        check_integer("num_records", num_records, advice)
         # Python's own int, because NumPy's would overflow later.
         self._num_records = operator.index(num_records)
         if self._num_records >= 2**63:

@@ -253,7 +253,7 @@ def test_mask_refuses_non_dict_or_existing_key(element, key, error, text):
         ({"num_epochs": 0}, ValueError, "number of epochs must be greater than 0"),
         ({"num_records": 0}, ValueError, "number of records must be greater than 0"),
         ({"shard_options": 3}, TypeError, "shard_options must be a ShardOptions"),
-        ({"batch_size": 10}, ValueError, "9 records do not fill a batch of 10 for"),
+        ({"batch_size": 10}, ValueError, "batch of 10 for each of .* ranks, got 9"),
         (
             {
                 "batch_size": 2**62,

@@ -195,13 +195,13 @@ def test_windows_of_any_size_are_mixed_in_order(groups, window, lanes):
 
 def test_small_windows_are_mixed_together(monkeypatch):
     calls = []
-    draws = _group_order._draws
+    random_numbers = _group_order._random_numbers
 
     def counted(seed, low, high):
         calls.append(high - low)
-        return draws(seed, low, high)
+        return random_numbers(seed, low, high)
 
-    monkeypatch.setattr(_group_order, "_draws", counted)
+    monkeypatch.setattr(_group_order, "_random_numbers", counted)
     sampler = GroupShuffleSampler([1] * 100_000, window=8, num_epochs=1, seed=6)
     for first in range(0, 100_000, 100):
         sampler.record_keys(first, 1, 100)

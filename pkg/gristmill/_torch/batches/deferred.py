@@ -45,13 +45,14 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     if chain is None:
         return None
 
-    def deferring(indices: list[Any]) -> Any:
-        part = dataset
-        while type(part) is Subset:
-            numbers = part.indices
-            indices = [numbers[index] for index in indices]
-            part = part.dataset
-        if part is not base:
+    # Its errors are not seen: `deferred_else_eager` then calls torch's fetch.
+    def compute_batch(indices: list[Any]) -> Any:
+        inner = dataset
+        while type(inner) is Subset:
+            inner_indices = inner.indices
+            indices = [inner_indices[index] for index in indices]
+            inner = inner.dataset
+        if inner is not base:
             raise RuntimeError("the dataset of a Subset was replaced")
         try:
             samples = block_of(chain, np.array(indices, np.int64))
@@ -60,8 +61,10 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         return _collate(samples)
 
     def fetch_deferred(batch: Any) -> Any:
-        listed = as_list(batch)
-        return deferred_else_eager(lambda: deferring(listed), lambda: fetch(listed))
+        indices = as_list(batch)
+        return deferred_else_eager(
+            lambda: compute_batch(indices), lambda: fetch(indices)
+        )
 
     return fetch_deferred
 
@@ -74,12 +77,12 @@ def _collate(samples: list[Any]) -> Any:
 
 def _stack(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
     """Return a tensor of the deferred leaves, in memory from `slot_collation`."""
-    made: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
 
     def alloc(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         size = int(np.prod(shape)) * dtype.itemsize
-        made.append(slot_collation.new_bytes(size))
-        array: npt.NDArray[Any] = made[-1].numpy()
+        tensors.append(slot_collation.new_bytes(size))
+        array: npt.NDArray[Any] = tensors[-1].numpy()
         return array.view(dtype).reshape(shape)
 
     array = column[0].stack(column, alloc, threads_to_compute())
@@ -87,4 +90,4 @@ def _stack(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
     # `slot_collation.move_live_batches` tracks only the storages that it made.
     is_bfloat16 = array.dtype.name == "bfloat16"
     dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
-    return made[-1].view(dtype).view(array.shape)
+    return tensors[-1].view(dtype).view(array.shape)

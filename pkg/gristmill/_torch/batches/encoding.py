@@ -55,14 +55,14 @@ def decode(element: Any) -> tuple[Any, bytes | None]:
     The tensors of the batch view the element's arrays.
     """
     batch: Any
-    tree = element[0]
-    if type(tree) is np.ndarray:
-        batch = torch.from_numpy(tree)
+    content = element[0]
+    if type(content) is np.ndarray:
+        batch = torch.from_numpy(content)
     elif len(element) == _PICKLED_PARTS:
-        *blobs, pickled = tree
+        *blobs, pickled = content
         batch = pickling.loads(pickled, blobs, element[1])
     else:
-        batch = replace_leaves(tree, np.ndarray, torch.from_numpy)
+        batch = replace_leaves(content, np.ndarray, torch.from_numpy)
     return batch, state_of(element)
 
 
@@ -93,7 +93,7 @@ def _plain_tree(batch: Any) -> Any:
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
-    """Return whether any two spans of memory overlap."""
+    """Sort spans of memory, (address, bytes); return whether any two overlap."""
     if len(spans) < 2:
         return False
     spans.sort()

@@ -33,7 +33,7 @@ from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
 # `torch.tensor` is fastest for at least 2 ints and fewer than this.
-_MANY = 16
+_MIN_NUMPY_INTS = 16
 
 
 def is_torch_collate(collate_fn: Any) -> bool:
@@ -41,9 +41,12 @@ def is_torch_collate(collate_fn: Any) -> bool:
     if collate_fn is not default_collate or not is_own(private.MapFetcher, "fetch"):
         return False
     rules = private.collation()
-    own = default_collate.__globals__
-    torchs = all(getattr(f, "__globals__", None) is own for f in rules.values())
-    return torchs and rules.keys() >= {torch.Tensor, np.ndarray, int}
+    own_globals = default_collate.__globals__
+    are_own = all(
+        getattr(function, "__globals__", None) is own_globals
+        for function in rules.values()
+    )
+    return are_own and rules.keys() >= {torch.Tensor, np.ndarray, int}
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
@@ -61,22 +64,22 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         if type(batch) is not list or getattr(dataset, "__getitems__", None):
             return fetch(batch)
         samples = [dataset[index] for index in batch]
-        began = begin()
+        stage_start = begin()
         # Exact types: torch has other rules for bools and NumPy's ints.
         if set(map(type, samples)) != {int}:
-            made = default_collate(samples)
-        elif 1 < len(samples) < _MANY:
-            made = torch.tensor(samples)
+            collated = default_collate(samples)
+        elif 1 < len(samples) < _MIN_NUMPY_INTS:
+            collated = torch.tensor(samples)
         else:
-            made = _stack(samples)
-        if began >= 0:
-            end(COLLATE, began)
-        return made
+            collated = _stack_ints(samples)
+        if stage_start >= 0:
+            end(COLLATE, stage_start)
+        return collated
 
     return fetch_samples
 
 
-def _stack(ints: list[int]) -> torch.Tensor:
+def _stack_ints(ints: list[int]) -> torch.Tensor:
     """Return ``torch.tensor(ints)`` for one int, or for many, in less time.
 
     One int takes a third of the time; with many, NumPy takes a tenth for each.
@@ -84,11 +87,11 @@ def _stack(ints: list[int]) -> torch.Tensor:
     try:
         if len(ints) == 1:
             return torch.full((1,), ints[0])
-        made = torch.empty(len(ints), dtype=torch.int64)
-        made.numpy()[:] = ints
+        stacked = torch.empty(len(ints), dtype=torch.int64)
+        stacked.numpy()[:] = ints
     except (OverflowError, RuntimeError, TypeError):
         return torch.tensor(ints)  # Another default device, or an int over 64 bits.
-    return made
+    return stacked
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
@@ -97,7 +100,7 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     Torch's fetch gets the batch if it is neither an `IndexBatch` nor a list of indices.
     See `samples_fetch` for the arguments.
     """
-    table = _table_of_own(dataset)
+    table = _unpatched_table(dataset)
     if table is None:
         return None
 
@@ -111,10 +114,10 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         try:
             return table.gather(index)
         except (LookupError, TypeError, OverflowError, RuntimeError):
-            changed = False
+            is_changed = False
         except _DatasetChangedError:
-            table, changed = _table_of_own(dataset), True
-        return gather_rows(batch) if changed else fetch(as_list(batch))
+            table, is_changed = _unpatched_table(dataset), True
+        return gather_rows(batch) if is_changed else fetch(as_list(batch))
 
     return gather_rows
 
@@ -161,25 +164,25 @@ def _join_rows(batches: list[Any], order: torch.Tensor) -> Any:
     return torch.cat(batches).index_select(0, order)
 
 
-def _table_of_own(dataset: Any) -> Table | None:
+def _unpatched_table(dataset: Any) -> Table | None:
     """Return the table of a dataset, or None if torch's classes are patched."""
     table = _table(dataset)
     if table is None:
         return None
     names = ("__getitem__", "__getitems__")
-    own = all(is_own(kind, *names) for kind in (Dataset, *_TABLES))
-    return table if own else None
+    are_own = all(is_own(cls, *names) for cls in (Dataset, *_TABLE_MAKERS))
+    return table if are_own else None
 
 
 def _table(dataset: Any) -> Table | None:
     """Return the table of a dataset, or None if a gather may differ from torch."""
     if "__getitems__" in getattr(dataset, "__dict__", ()):
         return None
-    make = _TABLES.get(type(dataset))
-    return make(dataset) if make else None
+    make_table = _TABLE_MAKERS.get(type(dataset))
+    return make_table(dataset) if make_table else None
 
 
-def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
+def _tensor_table(tensor: Any, origin: type = torch.Tensor) -> Table | None:
     """Return the table of a tensor; `origin` is the type that the dataset holds."""
     if not is_plain(tensor) or tensor.ndim == 0:
         return None
@@ -187,10 +190,10 @@ def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
     return Table(row, functools.partial(_rows, tensor))
 
 
-def _array(array: np.ndarray[Any, Any]) -> Table | None:
+def _array_table(array: np.ndarray[Any, Any]) -> Table | None:
     # Torch warns about read-only arrays, and cannot collate uint64 scalars.
-    scalars = array.ndim == 1
-    if not array.flags.writeable or (scalars and array.dtype == np.uint64):
+    has_scalars = array.ndim == 1
+    if not array.flags.writeable or (has_scalars and array.dtype == np.uint64):
         return None
     # With another default device, torch collates arrays to that device.  (In torch
     # 2.6 `get_default_device` ignores ``with torch.device(...)``.)
@@ -200,7 +203,7 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
         tensor = torch.from_numpy(array)
     except (TypeError, ValueError):
         return None
-    table, shape = _tensor(tensor, np.ndarray), array.shape
+    table, shape = _tensor_table(tensor, np.ndarray), array.shape
     if table is None:
         return None
 
@@ -212,7 +215,7 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
     return Table(table.row, gather)
 
 
-def _subset(subset: Subset[Any]) -> Table | None:
+def _subset_table(subset: Subset[Any]) -> Table | None:
     dataset = subset.dataset
     table = _table(dataset)
     if table is None or type(subset.indices) not in (list, range):
@@ -240,67 +243,70 @@ def _items_of_range(numbers: range, index: Block) -> Block:
     if isinstance(index, range):
         if index.stop > len(numbers):
             raise IndexError
-        found = numbers[index.start : index.stop]
-        if found.step == 1 and found.start >= 0:
-            return found
-        return np.arange(found.start, found.stop, found.step)
+        items = numbers[index.start : index.stop]
+        if items.step == 1 and items.start >= 0:
+            return items
+        return np.arange(items.start, items.stop, items.step)
     if index.min() < 0 or index.max() >= len(numbers):
         raise IndexError
     return numbers.start + numbers.step * index
 
 
-def _columns(owner: TensorDataset | StackDataset, name: str) -> Table | None:
+def _columns_table(owner: TensorDataset | StackDataset, name: str) -> Table | None:
     """Return the table of columns: a batch is a list or a dict of their batches.
 
     `name` is the attribute of `owner` that holds the columns.
     """
-    held = getattr(owner, name)
-    if type(held) is dict:
-        return _named_columns(owner, name, held)
-    tables = _tables(held) if type(held) is tuple else None
+    columns = getattr(owner, name)
+    if type(columns) is dict:
+        return _named_columns_table(owner, name, columns)
+    tables = _tables(columns) if type(columns) is tuple else None
     if tables is None:
         return None
 
     def gather(index: Block) -> Any:
-        if getattr(owner, name) is not held:
+        if getattr(owner, name) is not columns:
             raise _DatasetChangedError
         return [table.gather(index) for table in tables]
 
     return Table([table.row for table in tables], gather)
 
 
-def _named_columns(
-    owner: TensorDataset | StackDataset, name: str, held: dict[str, Any]
+def _named_columns_table(
+    owner: TensorDataset | StackDataset, name: str, columns: dict[str, Any]
 ) -> Table | None:
-    tables = _tables(held.values())
+    tables = _tables(columns.values())
     if tables is None:
         return None
-    columns = [*zip(held.items(), tables, strict=True)]
+    # A copy, to detect changes of the dict.
+    original_items = [*columns.items()]
 
     def gather(index: Block) -> Any:
-        now = getattr(owner, name)
-        if now is not held or len(now) != len(columns):
+        if getattr(owner, name) is not columns or len(columns) != len(original_items):
             raise _DatasetChangedError
         batch = {}
-        for (key, part), ((its_key, its_part), table) in zip(
-            now.items(), columns, strict=True
+        for (key, column), original, table in zip(
+            columns.items(), original_items, tables, strict=True
         ):
-            if key is not its_key or part is not its_part:
+            if key is not original[0] or column is not original[1]:
                 raise _DatasetChangedError
             batch[key] = table.gather(index)
         return batch
 
-    return Table([(key, table.row) for (key, _), table in columns], gather)
+    rows = [
+        (key, table.row) for (key, _), table in zip(original_items, tables, strict=True)
+    ]
+    return Table(rows, gather)
 
 
 def _tables(parts: Iterable[Any]) -> list[Table] | None:
     """Return the tables of all parts, or None if a part has none."""
-    tables = [_table(part) for part in parts]
-    found = [table for table in tables if table is not None]
-    return found if len(found) == len(tables) else None
+    optional_tables = [_table(part) for part in parts]
+    tables = [table for table in optional_tables if table is not None]
+    return tables if len(tables) == len(optional_tables) else None
 
 
-def _concat(concat: ConcatDataset[Any]) -> Table | None:
+def _concat_table(concat: ConcatDataset[Any]) -> Table | None:
     if type(concat.datasets) is not list or type(concat.cumulative_sizes) is not list:
         return None
     parts, sizes = [*concat.datasets], [*concat.cumulative_sizes]
@@ -330,13 +336,13 @@ def _concat(concat: ConcatDataset[Any]) -> Table | None:
 
 
 # Keyed by exact type: a subclass may return other rows.
-_TABLES: dict[type, Callable[[Any], Table | None]] = {
-    TensorDataset: lambda data: _columns(data, "tensors"),
-    torch.Tensor: _tensor,
-    np.ndarray: _array,
-    Subset: _subset,
-    StackDataset: lambda data: _columns(data, "datasets"),
-    ConcatDataset: _concat,
+_TABLE_MAKERS: dict[type, Callable[[Any], Table | None]] = {
+    TensorDataset: lambda data: _columns_table(data, "tensors"),
+    torch.Tensor: _tensor_table,
+    np.ndarray: _array_table,
+    Subset: _subset_table,
+    StackDataset: lambda data: _columns_table(data, "datasets"),
+    ConcatDataset: _concat_table,
 }
 
 

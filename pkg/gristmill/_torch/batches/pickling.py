@@ -66,8 +66,8 @@ def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
     """Return the row-major strides of a shape, in elements; None for an empty shape."""
     if 0 in shape:
         return None
-    steps = itertools.accumulate(reversed(shape), operator.mul, initial=1)
-    return tuple(steps)[-2::-1]
+    products = itertools.accumulate(reversed(shape), operator.mul, initial=1)
+    return tuple(products)[-2::-1]
 
 
 def reduce(thing: Any) -> Any:
@@ -94,14 +94,16 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     size, stride = tuple(tensor.size()), tensor.stride()
     buffer = None
     if tensor.numel():
+        # The position of the last element, relative to the first.
         last = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         begin = tensor.storage_offset() * tensor.itemsize
         nbytes = (last + 1) * tensor.itemsize
         buffer = _buffer_of(tensor.untyped_storage(), begin, nbytes)
-    bits = tensor.is_conj(), tensor.is_neg()
-    parameter = type(tensor) is torch.nn.Parameter
+    lazy_bits = tensor.is_conj(), tensor.is_neg()
+    is_parameter = type(tensor) is torch.nn.Parameter
     geometry = (tensor.dtype, size, stride)
-    return make_tensor, (buffer, geometry, bits, tensor.requires_grad, parameter)
+    requires_grad = tensor.requires_grad
+    return make_tensor, (buffer, geometry, lazy_bits, requires_grad, is_parameter)
 
 
 def _reduce_of_batch(thing: Any) -> Any:
@@ -121,10 +123,10 @@ class CloudPickler(open_files.Pickler):
     def __init__(
         self, file: io.BytesIO, protocol: int, fix_imports: bool, keep: Any
     ) -> None:
-        inherited = cloudpickle.Pickler.dispatch_table
-        ours = ForkingPickler(io.BytesIO()).dispatch_table
+        cloudpickle_table = cloudpickle.Pickler.dispatch_table
+        torch_table = ForkingPickler(io.BytesIO()).dispatch_table
         # Set before the base class reads it.
-        self.dispatch_table = collections.ChainMap(inherited, ours)
+        self.dispatch_table = collections.ChainMap(cloudpickle_table, torch_table)
         super().__init__(file, protocol, keep)
 
     def reducer_override(self, thing: Any) -> Any:
@@ -197,12 +199,12 @@ def dump_with(
     buffers: list[Bytes] = []
     pools: list[Pool] = []
 
-    def keep(buffer: pickle.PickleBuffer) -> None:
+    def add_buffer(buffer: pickle.PickleBuffer) -> None:
         raw = buffer.raw()
         buffers.append(np.frombuffer(raw, np.uint8))
         pools.append(pool_of(raw.obj))
 
-    pickler(file, PROTOCOL, True, keep).dump(thing)
+    pickler(file, PROTOCOL, True, add_buffer).dump(thing)
     return file.getbuffer(), *_merge(buffers, pools)
 
 
@@ -222,50 +224,55 @@ def _merge(buffers: list[Bytes], pools: list[Pool]) -> tuple[list[Bytes], Places
     """
     blobs: list[Bytes] = []
     places = [(0, 0, 0)] * len(buffers)
-    shared: dict[int, list[int]] = {}
+    members_by_pool: dict[int, list[int]] = {}
     for i, (buffer, pool) in enumerate(zip(buffers, pools, strict=True)):
         if pool is None:
             places[i] = len(blobs), 0, buffer.nbytes
             blobs.append(buffer)
         else:
-            shared.setdefault(pool, []).append(i)
-    for members in shared.values():
-        _join(buffers, members, blobs, places)
+            members_by_pool.setdefault(pool, []).append(i)
+    for members in members_by_pool.values():
+        _add_pool(buffers, members, blobs, places)
     return blobs, np.array(places, np.int64).reshape(-1, 3)
 
 
-def _join(
+def _add_pool(
     buffers: list[Bytes],
     members: list[int],
     blobs: list[Bytes],
     places: list[tuple[int, int, int]],
 ) -> None:
-    """Append the blobs of one pool, and set the places of its members."""
+    """Append the blobs of one pool, and set the places of its members.
+
+    `members` are the positions of the pool's buffers in `buffers` and `places`.
+    """
+    # The address and the number of bytes of each member.
     spans = {i: (buffers[i].ctypes.data, buffers[i].nbytes) for i in members}
-    runs: list[list[int]] = []  # Groups of overlapping members, by address.
+    groups: list[list[int]] = []  # Overlapping members, by address.
     end = 0
     for i in sorted(members, key=spans.__getitem__):
         begin, nbytes = spans[i]
         if begin >= end:
-            runs.append([])
-        runs[-1].append(i)
+            groups.append([])
+        groups[-1].append(i)
         end = max(end, begin + nbytes)
-    for run in runs:
-        first = spans[run[0]][0]
-        for i in run:
+    for group in groups:
+        first = spans[group[0]][0]
+        for i in group:
             begin, nbytes = spans[i]
             places[i] = len(blobs), begin - first, nbytes
-        owners = [buffers[i] for i in run]
-        end = max(sum(spans[i]) for i in run)
-        blobs.append(owners[0] if len(run) == 1 else _span(first, end, owners))
+        owners = [buffers[i] for i in group]
+        end = max(sum(spans[i]) for i in group)
+        is_single = len(group) == 1
+        blobs.append(owners[0] if is_single else _view_memory(first, end, owners))
 
 
 def make_tensor(
     buffer: Any,
     geometry: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]],
-    bits: tuple[bool, bool],
+    lazy_bits: tuple[bool, bool],
     requires_grad: bool,
-    parameter: bool,
+    is_parameter: bool,
     storages: Storages | None = None,
 ) -> torch.Tensor:
     """Return a tensor that views a buffer.
@@ -273,9 +280,9 @@ def make_tensor(
     Args:
         buffer: None if the tensor has no elements.
         geometry: Its dtype, size and strides.
-        bits: Whether its conjugate and its negative bit are set.
+        lazy_bits: Whether its conjugate and its negative bit are set.
         requires_grad: Whether it requires a gradient.
-        parameter: Whether it is a `torch.nn.Parameter`.
+        is_parameter: Whether it is a `torch.nn.Parameter`.
         storages: Storages that it may share with other tensors; None for a storage of
             its own.
     """
@@ -286,10 +293,10 @@ def make_tensor(
         tensor = torch.empty(0, dtype=dtype, device=CPU)
         storage, begin = _storage_of(buffer, storages, dtype.itemsize)
         tensor.set_(storage, begin, size, stride)
-    conjugate, negative = bits
-    tensor = tensor.conj() if conjugate else tensor
-    tensor = private.neg_view(tensor) if negative else tensor
-    if parameter:
+    is_conjugate, is_negative = lazy_bits
+    tensor = tensor.conj() if is_conjugate else tensor
+    tensor = private.neg_view(tensor) if is_negative else tensor
+    if is_parameter:
         return torch.nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_() if requires_grad else tensor
 
@@ -332,8 +339,8 @@ def _buffer_of(
     return pickle.PickleBuffer(memory)
 
 
-def _span(begin: int, end: int, owners: Sequence[Array]) -> Bytes:
-    """Return the bytes from address `begin` to `end`, and keep `owners` alive."""
+def _view_memory(begin: int, end: int, owners: Sequence[Array]) -> Bytes:
+    """Return the bytes from address `begin` to `end`; they keep `owners` alive."""
     memory: Any = (ctypes.c_ubyte * (end - begin)).from_address(begin)
     memory.owners = owners
     return np.frombuffer(memory, np.uint8)

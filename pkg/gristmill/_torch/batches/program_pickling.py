@@ -75,8 +75,8 @@ class _ProgramPickler(CloudPickler):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        # By the address of a storage, which lives as long as its buffers: the dict
-        # that all tensors of this storage share.
+        # The dict that all tensors of a storage get, by the address of the storage,
+        # which lives as long as its buffers.
         self._storages: dict[int, Storages] = {}
 
     def reducer_override(self, thing: Any) -> Any:
@@ -94,12 +94,12 @@ class _ProgramPickler(CloudPickler):
         reduced = super().reducer_override(thing)
         if isinstance(reduced, tuple) and reduced[0] is make_tensor:
             # So a batch of these tensors shares memory again in the loader's process.
-            storage = thing.untyped_storage()._cdata
-            shared = self._storages.setdefault(storage, {})
-            return make_tensor, (*reduced[1], shared)
+            address = thing.untyped_storage()._cdata
+            storages = self._storages.setdefault(address, {})
+            return make_tensor, (*reduced[1], storages)
         if isinstance(thing, type) and isinstance(reduced, tuple):  # By value.
-            make, arguments, *rest = reduced
-            return receive_class, (make, arguments), *rest
+            make, arguments, *state = reduced
+            return receive_class, (make, arguments), *state
         return reduced
 
 

@@ -27,7 +27,7 @@ Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
 
 # For fewer numbers, torch's own functions are as fast.
-_MANY = 16
+_MIN_NUMBERS = 16
 _BYTE = np.dtype(np.uint8)
 # NumPy has no dtype for torch's other dtypes, such as bfloat16.
 _DTYPES = {
@@ -85,7 +85,7 @@ def install(rules: Rules) -> None:
 
     Functions that are not torch's own stay unchanged.
     """
-    ours = {
+    replacements = {
         private.collate_tensor_fn: _collate_tensors,
         private.collate_int_fn: _number_collation(int, "q", private.collate_int_fn),
         private.collate_float_fn: _number_collation(
@@ -95,7 +95,7 @@ def install(rules: Rules) -> None:
     collation = private.collation()
     collation.clear()
     for kind, function in rules:
-        collation[kind] = ours.get(function, function)
+        collation[kind] = replacements.get(function, function)
     private.set_new_shared(_new_storage)
 
 
@@ -138,17 +138,23 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
-def _number_collation(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
-    """Return a replacement of torch's collate function for Python's ints or floats."""
+def _number_collation(
+    kind: type, typecode: str, torch_function: Any
+) -> Callable[..., Any]:
+    """Return a replacement of torch's collate function for Python's ints or floats.
+
+    `typecode` is that of NumPy and `struct`.
+    """
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-        if len(batch) >= _MANY and set(map(type, batch)) == {kind}:
-            tensor = _new_tensor((len(batch),), np.dtype(code))
+        count = len(batch)
+        if count >= _MIN_NUMBERS and set(map(type, batch)) == {kind}:
+            tensor = _new_tensor((count,), np.dtype(typecode))
             try:
-                struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)
+                struct.pack_into(f"{count}{typecode}", tensor.numpy(), 0, *batch)
                 return tensor
             except struct.error:
                 pass  # Torch's own function raises for an int beyond 64 bits.
-        return torchs(batch, collate_fn_map=collate_fn_map)
+        return torch_function(batch, collate_fn_map=collate_fn_map)
 
     return collate_numbers

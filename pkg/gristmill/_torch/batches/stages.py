@@ -28,19 +28,19 @@ def stages_of(
     """Return each stage's kind and name, keyed by constants of `stage_times`."""
     method = "__getitems__" if hasattr(dataset, "__getitems__") else "__getitem__"
     method = "__iter__" if iterable else method
-    collates = getattr(collate_fn, "__qualname__", None) or value_text(collate_fn)
+    collate_name = getattr(collate_fn, "__qualname__", None) or value_text(collate_fn)
     return {
         REST: ("read", f"{type(dataset).__qualname__}.{method}"),
-        COLLATE: ("batch", f"collate_fn {collates}"),
+        COLLATE: ("batch", f"collate_fn {collate_name}"),
         PIN: ("transport", "pinning"),
     }
 
 
 def _with_timing(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def timed(samples: Any) -> Any:
-        began = hot_run.begin()
+    def collate_timed(samples: Any) -> Any:
+        stage_start = hot_run.begin()
         batch = collate(samples)
-        hot_run.end(COLLATE, began)
+        hot_run.end(COLLATE, stage_start)
         return batch
 
-    return timed
+    return collate_timed

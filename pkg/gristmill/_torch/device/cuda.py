@@ -5,15 +5,15 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from gristmill import _core
 from gristmill._torch.batches.tensors import as_tensor_leaf, is_plain, map_leaves
 
-# The flag with which all devices of the process may read the memory.
-_PORTABLE = 1
+# CUDA's flag cudaHostRegisterPortable: all devices of the process may read the memory.
+_REGISTER_PORTABLE = 1
 
 
 class Cuda:
@@ -59,7 +59,9 @@ class Cuda:
 
     def register(self, address: int, nbytes: int) -> bool:
         """Pin a range of memory; return False if CUDA refuses."""
-        error = torch.cuda.cudart().cudaHostRegister(address, nbytes, _PORTABLE)
+        error = torch.cuda.cudart().cudaHostRegister(
+            address, nbytes, _REGISTER_PORTABLE
+        )
         if int(error) == 0:
             return True
         # CUDA keeps the error and reports it at the next kernel launch.  Launch a
@@ -74,13 +76,27 @@ class Cuda:
 
 
 @dataclasses.dataclass(slots=True)
-class _RunningCopy:
-    """A batch that is being copied to `targets`."""
+class _PlacedBatch:
+    """A batch of tensors on the device, to which copies are queued.
+
+    Attributes:
+        batch: The batch, which contains `targets`.
+        targets: The tensors that data is copied to.
+        stream: The stream that the memory of `targets` belongs to.
+        copied_event: The event after the last copy.
+    """
 
     batch: Any
     targets: list[torch.Tensor]
-    stream: Any  # The stream that the memory of `targets` belongs to.
-    copied: Any  # The event after the last copy.
+    stream: Any
+    copied_event: Any
+
+
+class _HostMemory(NamedTuple):
+    """The tensors on the host that a batch is copied from, until `copied_event`."""
+
+    copied_event: Any
+    hosts: list[torch.Tensor]
 
 
 class CudaCopies:
@@ -111,13 +127,13 @@ class CudaCopies:
         self._cuda = cuda
         self._depth = depth
         self._stream = cuda.new_stream()
-        # The registered slots.
-        self._slots: list[_core.PinnedSlot] = []
-        self._refused = False
-        self._running: collections.deque[tuple[Any, list[torch.Tensor]]]
-        self._running = collections.deque()
+        self._registered_slots: list[_core.PinnedSlot] = []
+        # Whether CUDA has refused to register a slot.
+        self._is_refused = False
+        # The memory of unfinished copies, oldest first.
+        self._running: collections.deque[_HostMemory] = collections.deque()
 
-    def place(self, batch: Any) -> _RunningCopy:
+    def place(self, batch: Any) -> _PlacedBatch:
         """Queue the copies of a batch."""
         self._release_finished(self._depth)
         hosts: list[torch.Tensor] = []
@@ -127,7 +143,7 @@ class CudaCopies:
             leaf = as_tensor_leaf(leaf)
             if not is_plain(leaf):
                 return leaf.to(self._cuda.device) if hasattr(leaf, "to") else leaf
-            hosts.append(self._readable(leaf))
+            hosts.append(self._pinned(leaf))
             targets.append(self._cuda.new_like(leaf))
             return targets[-1]
 
@@ -137,19 +153,19 @@ class CudaCopies:
         self._stream.wait_stream(stream)
         for target, host in zip(targets, hosts, strict=True):
             self._cuda.copy(target, host, self._stream)
-        copied = self._stream.record_event()
-        self._running.append((copied, hosts))
-        return _RunningCopy(placed, targets, stream, copied)
+        copied_event = self._stream.record_event()
+        self._running.append(_HostMemory(copied_event, hosts))
+        return _PlacedBatch(placed, targets, stream, copied_event)
 
-    def hand_out(self, copying: _RunningCopy) -> Any:
+    def hand_out(self, placed: _PlacedBatch) -> Any:
         """Return the batch, and make the current stream wait for its copies."""
         stream = self._cuda.current_stream()
-        stream.wait_event(copying.copied)
-        if stream != copying.stream:
-            stream.wait_stream(copying.stream)
-            for target in copying.targets:
+        stream.wait_event(placed.copied_event)
+        if stream != placed.stream:
+            stream.wait_stream(placed.stream)
+            for target in placed.targets:
                 self._cuda.keep_until_done(target, stream)
-        return copying.batch
+        return placed.batch
 
     def wait(self) -> None:
         """Wait for all copies, so that their destinations may be freed."""
@@ -158,38 +174,41 @@ class CudaCopies:
     def close(self) -> None:
         """Wait for all copies, and unregister all slots."""
         self._release_finished(0)
-        while self._slots:
+        while self._registered_slots:
             # Unregister before releasing the slot, whose pages may then move or be
             # unmapped.
-            self._cuda.unregister(self._slots[-1].address)
-            self._slots.pop()
+            self._cuda.unregister(self._registered_slots[-1].address)
+            self._registered_slots.pop()
 
-    def _readable(self, host: torch.Tensor) -> torch.Tensor:
+    def _pinned(self, host: torch.Tensor) -> torch.Tensor:
         """Return the tensor if its memory is or can be pinned, else a pinned copy."""
         address = host.data_ptr()
-        in_place = (
-            any(0 <= address - slot.address < slot.nbytes for slot in self._slots)
+        is_pinned = (
+            any(
+                0 <= address - slot.address < slot.nbytes
+                for slot in self._registered_slots
+            )
             or self._cuda.is_pinned(host)
             or self._register(address)
         )
-        return host if in_place else self._cuda.copy_to_pinned(host)
+        return host if is_pinned else self._cuda.copy_to_pinned(host)
 
     def _register(self, address: int) -> bool:
         """Register the slot that contains an address; return whether it worked."""
-        slot = None if self._refused else _core.pin_slot(address)
+        slot = None if self._is_refused else _core.pin_slot(address)
         if slot is None:
             return False
-        self._refused = not self._cuda.register(slot.address, slot.nbytes)
-        if not self._refused:
-            self._slots.append(slot)
-        return not self._refused
+        self._is_refused = not self._cuda.register(slot.address, slot.nbytes)
+        if not self._is_refused:
+            self._registered_slots.append(slot)
+        return not self._is_refused
 
-    def _release_finished(self, at_most: int) -> None:
-        """Release finished batches, and wait until at most `at_most` are copying."""
+    def _release_finished(self, max_running: int) -> None:
+        """Release finished batches; wait until at most `max_running` are copying."""
         while self._running:
-            copied, _ = self._running[0]
-            if not copied.query():
-                if len(self._running) <= at_most:
+            copied_event = self._running[0].copied_event
+            if not copied_event.query():
+                if len(self._running) <= max_running:
                     return
-                copied.synchronize()
+                copied_event.synchronize()
             self._running.popleft()

@@ -87,10 +87,10 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         self.remainder = Remainder(remainder)
         self.epoch = 0
         counts = np.bincount(self._bucket_of, minlength=len(self._sizes))
-        full, rest = np.divmod(counts, self._sizes)
-        batches = int(full.sum())
+        full_batches, extra_samples = np.divmod(counts, self._sizes)
+        batches = int(full_batches.sum())
         if not drop_last:
-            batches += int(np.count_nonzero(rest))
+            batches += int(np.count_nonzero(extra_samples))
         self._length = self.remainder.batches_per_rank(batches, self.num_replicas)
         if batches and not self._length:
             raise ValueError(
@@ -147,39 +147,44 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         generator.manual_seed(self.seed + self.epoch)
         ranks = self.num_replicas
         steps: list[list[_Batch]] = []
-        rest: list[_Batch] = []
-        for batches in self._batches(self._order(len(self._bucket_of), generator)):
+        # The batches that do not fill a step with others of their bucket.
+        leftover: list[_Batch] = []
+        order = self._draw_order(len(self._bucket_of), generator)
+        for batches in self._batches(order):
             full = [batch for batch in batches if batch.is_full]
-            whole = len(full) - len(full) % ranks
-            steps += (full[at : at + ranks] for at in range(0, whole, ranks))
-            rest += full[whole:] + batches[len(full) :]
+            end = len(full) - len(full) % ranks
+            steps += (full[at : at + ranks] for at in range(0, end, ranks))
+            leftover += full[end:] + batches[len(full) :]
         steps.sort(key=lambda step: step[-1].last)
         if self.remainder is Remainder.DROP:
             # Drop random batches: the last ones are always those of long samples.
-            kept = self._order(len(rest), generator)[: len(rest) - len(rest) % ranks]
-            rest = [rest[place] for place in np.sort(kept).tolist()]
-        steps += (rest[at : at + ranks] for at in range(0, len(rest), ranks))
-        order = self._order(len(steps), generator).tolist()
-        return [[batch.indices for batch in steps[place]] for place in order]
+            count = len(leftover) - len(leftover) % ranks
+            remaining = self._draw_order(len(leftover), generator)[:count]
+            leftover = [leftover[number] for number in np.sort(remaining).tolist()]
+        steps += (leftover[at : at + ranks] for at in range(0, len(leftover), ranks))
+        step_order = self._draw_order(len(steps), generator).tolist()
+        return [[batch.indices for batch in steps[number]] for number in step_order]
 
     def _batches(self, order: Int64Array) -> Iterator[list[_Batch]]:
         """Yield the batches of each bucket, in order; the last may not be full."""
         buckets = self._bucket_of[order]
-        places = np.argsort(buckets, kind="stable")
-        ends = np.searchsorted(buckets[places], np.arange(len(self._sizes)), "right")
+        # Positions in the order, sorted by bucket.
+        positions = np.argsort(buckets, kind="stable")
+        ends = np.searchsorted(buckets[positions], np.arange(len(self._sizes)), "right")
         first = 0
         for end, size in zip(ends.tolist(), self._sizes.tolist(), strict=True):
-            left_out = (end - first) % size if self.drop_last else 0
-            stop = end - left_out
+            dropped_count = (end - first) % size if self.drop_last else 0
+            stop = end - dropped_count
             parts = (
-                places[at : min(at + size, end)] for at in range(first, stop, size)
+                positions[at : min(at + size, end)] for at in range(first, stop, size)
             )
             yield [
                 _Batch(int(part[-1]), len(part) == size, order[part]) for part in parts
             ]
             first = end
 
-    def _order(self, count: int, generator: torch.Generator) -> Int64Array:
+    def _draw_order(self, count: int, generator: torch.Generator) -> Int64Array:
+        """Return the numbers from 0 to ``count - 1`` in random order, if shuffled."""
         if not self.shuffle:
             return np.arange(count)
         order: Int64Array = torch.randperm(count, generator=generator).numpy(force=True)
@@ -196,24 +201,24 @@ class _Batch(NamedTuple):
 
 def _assign_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
     """Return the batch size of each bucket, and the bucket of each sample."""
-    found = np.asarray(lengths)
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+    array = np.asarray(lengths)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(
             "lengths must be ints of shape (n,), one for each sample, got"
-            f" {type(lengths).__name__} of shape {found.shape} and dtype {found.dtype}."
+            f" {type(lengths).__name__} of shape {array.shape} and dtype {array.dtype}."
         )
-    for extreme in (found.min(), found.max()) if found.size else ():
-        buckets.of(int(extreme))
-    edges = np.array(buckets.boundaries, np.int64)
-    places = np.searchsorted(edges, found, side="right")
-    return np.array(buckets.sizes, np.int64), places.astype(np.int64)
+    for length in (array.min(), array.max()) if array.size else ():
+        buckets.of(int(length))  # Raises ValueError if no bucket has this length.
+    boundaries = np.array(buckets.boundaries, np.int64)
+    bucket_of = np.searchsorted(boundaries, array, side="right")
+    return np.array(buckets.sizes, np.int64), bucket_of.astype(np.int64)
 
 
 def _check_rank(rank: int | None, ranks: int | None) -> tuple[int, int]:
     if rank is None or ranks is None:
-        own_rank, own_ranks = torch_process()
-        rank = own_rank if rank is None else rank
-        ranks = own_ranks if ranks is None else ranks
+        default_rank, default_ranks = torch_process()
+        rank = default_rank if rank is None else rank
+        ranks = default_ranks if ranks is None else ranks
     check_integer("rank", rank)
     check_integer("num_replicas", ranks)
     if not 0 <= rank < ranks:

@@ -63,14 +63,14 @@ class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
         batch_size: int = 1,
         remainder: AnyRemainder | None = None,
     ) -> None:
-        how = _remainder(drop_last, remainder)
-        drop_last = how is Remainder.DROP
+        checked_remainder = _check_remainder(drop_last, remainder)
+        drop_last = checked_remainder is Remainder.DROP
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
-        if how is Remainder.PAD:
+        if checked_remainder is Remainder.PAD:
             check_masked(dataset)
-        self.remainder = how
+        self.remainder = checked_remainder
         self.batch_size = batch_size
-        self.num_samples = how.elements_per_rank(
+        self.num_samples = checked_remainder.elements_per_rank(
             len(dataset), self.num_replicas, batch_size
         )
         self.total_size = self.num_samples * self.num_replicas
@@ -94,26 +94,28 @@ class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
     def indices(self) -> Int64Array:
         """Return this rank's indices of the epoch, int64 of shape (len(self),)."""
         length = len(self.dataset)
-        places = np.arange(self.rank, self.total_size, self.num_replicas)
-        wrapped = places % max(length, 1)
-        found = wrapped
+        # This rank's positions in the order of the epoch.  The samples repeat at its
+        # end.
+        positions = np.arange(self.rank, self.total_size, self.num_replicas)
+        indices = positions % max(length, 1)
         if self.shuffle:
             generator = torch.Generator()
             generator.manual_seed(self.seed + self.epoch)
             order = torch.randperm(length, generator=generator).numpy(force=True)
-            found = order[wrapped]
+            indices = order[indices]
         if self.remainder is Remainder.PAD:
-            found = found + np.where(places < length, 0, length)
-        return found
+            indices = indices + np.where(positions < length, 0, length)
+        return indices
 
 
-def _remainder(drop_last: bool, remainder: AnyRemainder | None) -> Remainder:
+def _check_remainder(drop_last: bool, remainder: AnyRemainder | None) -> Remainder:
+    """Return the remainder that two arguments of `DistributedSampler` select."""
     if remainder is None:
         return Remainder.DROP if drop_last else Remainder.WRAP
-    how = Remainder(remainder)
-    if drop_last and how is not Remainder.DROP:
+    member = Remainder(remainder)
+    if drop_last and member is not Remainder.DROP:
         raise ValueError(
-            f"drop_last=True contradicts remainder={how.value!r}, which keeps the last"
-            " samples. Pass only one of them."
+            f"drop_last=True contradicts remainder={member.value!r}, which keeps the"
+            " last samples. Pass only one of them."
         )
-    return how
+    return member

@@ -60,14 +60,14 @@ class IndexBatch:
         return len(self.block)
 
 
-def sampler_items(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
+def sampler_items(index_sampler: Any, as_lists: bool = False) -> Iterator[Any] | None:
     """Return an iterator over a sampler's items, or None for an unknown sampler.
 
-    A batch of indices is a list if `lists`, else a list or an `IndexBatch`.  `as_list`
-    converts both to a list.
+    A batch of indices is a list if `as_lists`, else a list or an `IndexBatch`.
+    `as_list` converts both to a list.
     """
     if type(index_sampler) is BatchSampler:
-        return _iterate_batches(index_sampler, lists)
+        return _iterate_batches(index_sampler, as_lists)
     if type(index_sampler) is RandomSampler:
         return integers(_random_blocks(index_sampler))
     return None
@@ -101,41 +101,41 @@ def _int_list(block: Block) -> list[int]:
     return list(block) if isinstance(block, range) else block.tolist()
 
 
-def _iterate_batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
+def _iterate_batches(batch_sampler: BatchSampler, as_lists: bool) -> Iterator[Any]:
     blocks = blocks_of(batch_sampler.sampler)
     if blocks is None:
         yield from batch_sampler
     else:
-        yield from batches(blocks, batch_sampler, lists)
+        yield from batches(blocks, batch_sampler, as_lists)
 
 
 def batches(
-    blocks: Iterator[Block], batch_sampler: BatchSampler, lists: bool = False
+    blocks: Iterator[Block], batch_sampler: BatchSampler, as_lists: bool = False
 ) -> Iterator[Any]:
     """Yield the batches that `batch_sampler` makes of blocks, like `sampler_items`."""
-    make: Callable[[Any], Any] = IndexBatch
+    make_batch: Callable[[Any], Any] = IndexBatch
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
-    at = end = 0
+    start = end = 0  # The part of `block` that is not yet in a batch.
     while True:
-        if at + size > end:
-            block = _extend_block(block[at:], blocks, size)
-            at, end = 0, len(block)
-            if lists:
-                make = list if isinstance(block, range) else np.ndarray.tolist
-        if end - at < size:
+        if start + size > end:
+            block = _extend_block(block[start:], blocks, size)
+            start, end = 0, len(block)
+            if as_lists:
+                make_batch = list if isinstance(block, range) else np.ndarray.tolist
+        if end - start < size:
             break
-        yield make(block[at : at + size])
-        at += size
+        yield make_batch(block[start : start + size])
+        start += size
         if not drop_last:  # Torch reads the size of each batch.
             size = batch_sampler.batch_size
-    if end > at and not drop_last:
-        yield make(block[at:])
+    if end > start and not drop_last:
+        yield make_batch(block[start:])
 
 
-def _extend_block(rest: Block, blocks: Iterator[Block], size: int) -> Block:
-    """Join the rest of a block with further blocks, up to at least `size` indices."""
-    parts, count = [rest] if len(rest) else [], len(rest)
+def _extend_block(tail: Block, blocks: Iterator[Block], size: int) -> Block:
+    """Join the tail of a block with further blocks, up to at least `size` indices."""
+    parts, count = [tail] if len(tail) else [], len(tail)
     while count < size:
         block = next(blocks, None)
         if block is None:
@@ -153,17 +153,15 @@ def _sequential_blocks(
     yield range(len(sampler.data_source))
 
 
-def epoch_generator(sampler: RandomSampler) -> torch.Generator:
+def make_epoch_generator(sampler: RandomSampler) -> torch.Generator:
     """Return the generator for an epoch: the sampler's own, or else a new one."""
-    if sampler.generator is not None:
-        held: torch.Generator = sampler.generator
-        return held
-    return _generator_seeded_by(None)
+    own_generator: torch.Generator | None = sampler.generator
+    return _make_generator(None) if own_generator is None else own_generator
 
 
-def _generator_seeded_by(generator: torch.Generator | None) -> torch.Generator:
+def _make_generator(seed_source: torch.Generator | None) -> torch.Generator:
     """Return a new generator, with a seed drawn from another, by default torch's."""
-    seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
+    seed = torch.empty((), dtype=torch.int64).random_(generator=seed_source).item()
     return torch.Generator().manual_seed(int(seed))
 
 
@@ -171,7 +169,7 @@ def _random_blocks(
     sampler: RandomSampler, generator: torch.Generator | None = None
 ) -> Iterator[Block]:
     high = len(sampler.data_source)
-    generator = generator or epoch_generator(sampler)
+    generator = generator or make_epoch_generator(sampler)
     # Torch reads `num_samples` twice; it changes if the dataset grows in between.
     if sampler.replacement:
         for _ in range(sampler.num_samples // _TORCH_CHUNK):
@@ -186,23 +184,23 @@ def _random_blocks(
 
 
 def _integers_below(high: int, size: int, generator: torch.Generator) -> Block:
-    chosen = torch.randint(
+    indices = torch.randint(
         high=high, size=(size,), dtype=torch.int64, generator=generator
     )
-    found: Block = chosen.numpy(force=True)
-    return found
+    block: Block = indices.numpy(force=True)
+    return block
 
 
 def _weighted_blocks(
     sampler: WeightedRandomSampler, generator: torch.Generator | None = None
 ) -> Iterator[Block]:
-    chosen = torch.multinomial(
+    indices = torch.multinomial(
         sampler.weights,
         sampler.num_samples,
         sampler.replacement,
         generator=generator or sampler.generator,
     )
-    yield chosen.numpy(force=True)
+    yield indices.numpy(force=True)
 
 
 def _distributed_blocks(
@@ -221,14 +219,15 @@ _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
 
 
 # Samplers whose epoch the program sets; the next one is predicted to be one higher.
-_BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
+_EPOCH_SAMPLERS = (DistributedSampler, distributed.DistributedSampler)
 
 
 def can_preview(index_sampler: Any) -> bool:
     """Return whether `preview_epoch` supports a sampler, of batches or of samples."""
     kind = type(_sampler_of(index_sampler))
-    known = kind in _DRAWS or kind in _BY_EPOCH
-    return known and all(is_own(cls, "__iter__") for cls in (kind, type(index_sampler)))
+    is_known = kind in _DRAWS or kind in _EPOCH_SAMPLERS
+    classes = (kind, type(index_sampler))
+    return is_known and all(is_own(cls, "__iter__") for cls in classes)
 
 
 def preview_epoch(index_sampler: Any) -> Iterator[Any]:
@@ -250,13 +249,14 @@ def preview_epoch(index_sampler: Any) -> Iterator[Any]:
 
 
 def _sampler_of(index_sampler: Any) -> Any:
-    batched = type(index_sampler) is BatchSampler
-    return index_sampler.sampler if batched else index_sampler
+    """Return the sampler of samples."""
+    is_batched = type(index_sampler) is BatchSampler
+    return index_sampler.sampler if is_batched else index_sampler
 
 
 def _count_drawn_at_once(sampler: Any) -> int:
     """Return the number of indices that a sampler draws before it yields the first."""
-    if type(sampler) in _BY_EPOCH:
+    if type(sampler) in _EPOCH_SAMPLERS:
         return int(sampler.total_size)
     if type(sampler) is WeightedRandomSampler:
         return max(len(sampler.weights), int(sampler.num_samples))
@@ -266,7 +266,8 @@ def _count_drawn_at_once(sampler: Any) -> int:
 
 
 def _next_blocks(sampler: Any) -> Iterator[Block]:
-    if type(sampler) in _BY_EPOCH:
+    """Return the blocks of a sampler's next epoch, drawn from copies of generators."""
+    if type(sampler) in _EPOCH_SAMPLERS:
         sampler = copy.copy(sampler)
         sampler.epoch += 1
         return iter([np.array(list(sampler), np.int64)])
@@ -274,5 +275,5 @@ def _next_blocks(sampler: Any) -> Iterator[Block]:
     if type(sampler) is not SequentialSampler:
         generator = (sampler.generator or torch.default_generator).clone_state()
     if type(sampler) is RandomSampler and sampler.generator is None:
-        generator = _generator_seeded_by(generator)
+        generator = _make_generator(generator)
     return _DRAWS[type(sampler)](sampler, generator)

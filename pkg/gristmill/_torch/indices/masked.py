@@ -54,26 +54,27 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
             yield self[index]
 
     def __getitem__(self, index: int) -> Any:
-        place, real = self._place(index)
-        return with_mask(self._dataset[place], real, self._key)
+        inner_index, is_data = self._locate(index)
+        return with_mask(self._dataset[inner_index], is_data, self._key)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the elements at some indices, read together if the dataset can."""
-        places = [self._place(index) for index in indices]
-        read = getattr(self._dataset, "__getitems__", None)
-        if read is None:
-            elements = [self._dataset[place] for place, _ in places]
+        located = [self._locate(index) for index in indices]
+        inner_indices = [inner_index for inner_index, _ in located]
+        getitems = getattr(self._dataset, "__getitems__", None)
+        if getitems is None:
+            elements = [self._dataset[inner_index] for inner_index in inner_indices]
         else:
-            elements = read([place for place, _ in places])
+            elements = getitems(inner_indices)
         return [
-            with_mask(element, real, self._key)
-            for element, (_, real) in zip(elements, places, strict=True)
+            with_mask(element, is_data, self._key)
+            for element, (_, is_data) in zip(elements, located, strict=True)
         ]
 
     def __repr__(self) -> str:
         return call_text(self, self._dataset, key=self._key)
 
-    def _place(self, index: int) -> tuple[int, bool]:
+    def _locate(self, index: int) -> tuple[int, bool]:
         """Return the index in the dataset, and whether the element is data."""
         check_integer("An index of WithMask", index)
         length = len(self)

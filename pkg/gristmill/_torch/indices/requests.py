@@ -26,7 +26,7 @@ from gristmill._torch.indices.draws import IndexBatch
 
 # The first integer of a request that is not pickled.  Pickles begin with their length.
 _BLOCK, _IN_FILE, _RANGE, _KEY, _NEXT, _WITH_STATE = -1, -2, -4, -5, -6, -7
-# Represents None in a `Next`, whose integers are not negative.
+# Represents None in a `NextBatch`, whose integers are not negative.
 _NONE = -1
 # The first integer of a request with an epoch; the second one is the epoch.
 IN_EPOCH = -3
@@ -35,32 +35,32 @@ _FILE_NAME = "gristmill-request"
 
 
 @dataclasses.dataclass(frozen=True)
-class Next:
+class NextBatch:
     """Requests the next batch, or sample, of an iterable dataset.
 
     Attributes:
-        epoch: The number of this iteration over the dataset.
-        number: The number of earlier requests in this epoch.
+        iteration: The number of this iteration over the dataset, from 0.
+        number: The number of the worker's earlier requests in this iteration.
         size: Samples in the batch, or None for a single sample without a batch.  0 only
-            begins the epoch, of any kind of dataset.
-        seed: The seed of the epoch, for datapipes.
+            begins the iteration, of any kind of dataset.
+        seed: The seed of the iteration, for datapipes.
     """
 
-    epoch: int
+    iteration: int
     number: int
     size: int | None
     seed: int | None
 
 
 @dataclasses.dataclass(frozen=True)
-class Generators:
+class GeneratorStates:
     """Requests the states of a worker's random generators.
 
     Attributes:
-        wanted: The states to set; None leaves the generators unchanged.
+        new_states: The states to set after that; None leaves the generators unchanged.
     """
 
-    wanted: Any = None
+    new_states: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +88,10 @@ def pack(request: Any) -> Int64Array:
         return words
     if type(request) is int and request.bit_length() < 64:
         return np.array((_KEY, request))
-    if type(request) is Next:
+    if type(request) is NextBatch:
         size = _NONE if request.size is None else request.size
         seed = _NONE if request.seed is None else request.seed
-        return np.array((_NEXT, request.epoch, request.number, size, seed))
+        return np.array((_NEXT, request.iteration, request.number, size, seed))
     if type(request) is WithState:
         return np.concatenate([(_WITH_STATE,), pack(request.request)])
     return pack_int64(_pickle(request))
@@ -124,28 +124,31 @@ def unpack(words: Int64Array) -> Any:
     if kind == _KEY:
         return words.item(1)
     if kind == _NEXT:
-        epoch, number, size, seed = words[1:].tolist()
+        iteration, number, size, seed = words[1:].tolist()
         size, seed = (None if word == _NONE else word for word in (size, seed))
-        return Next(epoch, number, size, seed)
+        return NextBatch(iteration, number, size, seed)
     if kind == _WITH_STATE:
         return WithState(unpack(words[1:]))
     if kind == _RANGE:
         return [*range(*words[1:].tolist())]
     if kind == _IN_FILE:
-        return unpack(_read(*words[1:].tolist()))
+        return unpack(_read_file(*words[1:].tolist()))
     return pickle.loads(unpack_int64(words))
 
 
-def _read(pid: int, fd: int) -> Int64Array:
+def _read_file(pid: int, fd: int) -> Int64Array:
     """Read the integers of a request from a file.
 
     Raises:
         OSError: The parent dropped the request, and does not wait for the answer.
     """
     path = f"/proc/{pid}/fd/{fd}"
-    found = os.readlink(path)
-    if not found.startswith(f"/memfd:{_FILE_NAME}"):
-        raise OSError(f"{path} is {found}; expected a request, which was dropped")
+    target = os.readlink(path)
+    if not target.startswith(f"/memfd:{_FILE_NAME}"):
+        raise OSError(
+            f"{path} must be the file of a request, got {target}: the request was"
+            " dropped."
+        )
     return np.fromfile(path, np.int64)
 
 
@@ -159,7 +162,7 @@ def _pickle(request: Any) -> bytes:
     return open_files.dumps(request)
 
 
-def _reduce(tensor: torch.Tensor) -> Any:
+def _reduce_tensor(tensor: torch.Tensor) -> Any:
     """Reduce a tensor to its own values; torch would pickle its whole storage."""
     try:
         return torch.from_numpy, (tensor.numpy(),)
@@ -167,4 +170,6 @@ def _reduce(tensor: torch.Tensor) -> Any:
         return tensor.__reduce_ex__(5)
 
 
-_REDUCTIONS = collections.ChainMap({torch.Tensor: _reduce}, copyreg.dispatch_table)
+_REDUCTIONS = collections.ChainMap(
+    {torch.Tensor: _reduce_tensor}, copyreg.dispatch_table
+)

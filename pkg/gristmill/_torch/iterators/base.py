@@ -38,12 +38,15 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     # The position of the epoch, None unless the loader is stateful.
     _position: EpochPosition | None = None
     # Whether all batches of indices are lists, and none is an `IndexBatch`.
-    _lists = False
-    # The items of the sampler.
+    _as_lists = False
+    # The items of the sampler: a key, a list of keys, or an `IndexBatch`.
     _indices: Iterator[Any]
-    # The `_sampler_iter` that yields the items of `_indices`, only as lists.  None if
-    # another library has replaced torch's functions.
-    _list_items: Iterator[Any] | None
+    # The `_sampler_iter` that this class has set, which yields the items of `_indices`
+    # as lists.  Another library has replaced it if `_sampler_iter` is not this one.
+    # None if another library has replaced torch's functions.
+    _own_sampler_iter: Iterator[Any] | None
+    # Whether torch's `__next__`, which opens a profiler range, may be left out.
+    _skips_profiler: bool
 
     def _start(self, loader: Any, torch_class: type) -> None:
         """Finish the setup of torch's base class; profiles name `torch_class`."""
@@ -59,40 +62,44 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             return epochs.begin(loader)
         return self._position.begin_epoch(loader)
 
-    def _draw_natively(self) -> None:
-        """Draw indices in blocks, in an epoch that torch's own functions have begun."""
+    def _replace_sampler_iter(self) -> None:
+        """Replace `_sampler_iter` by an iterator that draws in blocks, if possible.
+
+        Torch's own functions have begun the epoch, and set `_sampler_iter`.
+        """
         base_is_own = private.is_base_own()
         if self._position is None:
-            indices = self._native_items(base_is_own)
+            indices = self._block_items(base_is_own)
         else:
             indices = self._position.iterate_sampler(self)
         if indices is None:
-            self._indices = self._list_items = self._sampler_iter
+            self._indices = self._own_sampler_iter = self._sampler_iter
         else:
-            self._draw_from(indices)
+            self._set_indices(indices)
         if not base_is_own:
-            self._list_items = None
-        # Torch warns if a dataset yields more samples than its length.
-        counted = (
+            self._own_sampler_iter = None
+        # In this case torch's `__next__` compares the number of samples with the
+        # dataset's length, and warns.
+        checks_length = (
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
         )
-        self._skips_profiler = base_is_own and not counted
+        self._skips_profiler = base_is_own and not checks_length
 
-    def _native_items(self, base_is_own: bool) -> Iterator[Any] | None:
-        """Return a replacement for `_sampler_iter`, None if there is none."""
+    def _block_items(self, base_is_own: bool) -> Iterator[Any] | None:
+        """Return the items of the sampler, drawn in blocks; None if impossible."""
         indices = (
-            sampler_items(self._index_sampler, self._lists) if base_is_own else None
+            sampler_items(self._index_sampler, self._as_lists) if base_is_own else None
         )
         if indices is None:
             return None
-        unread = private.is_unread(self._sampler_iter, self._index_sampler)
-        return indices if unread else None
+        is_unread = private.is_unread(self._sampler_iter, self._index_sampler)
+        return indices if is_unread else None
 
-    def _draw_from(self, indices: Iterator[Any]) -> None:
+    def _set_indices(self, indices: Iterator[Any]) -> None:
         self._indices = indices
-        listed = indices if self._lists else map(as_list, indices)
-        self._list_items = self._sampler_iter = listed
+        list_items = indices if self._as_lists else map(as_list, indices)
+        self._own_sampler_iter = self._sampler_iter = list_items
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Return a report on the bottleneck of the pipeline, with advice.
@@ -127,9 +134,10 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         return report_of(self, verify, seconds)
 
     def _trial(self) -> TorchTrial:
-        return TorchTrial(self._loader_copy, self._workers_now(), type(self)._iterate)
+        return TorchTrial(self._loader_copy, self._worker_count(), type(self)._iterate)
 
-    def _workers_now(self) -> int:
+    def _worker_count(self) -> int:
+        """Return the number of workers, which `set_workers` changes."""
         return 0
 
     def __repr__(self) -> str:

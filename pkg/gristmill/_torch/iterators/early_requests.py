@@ -12,21 +12,23 @@ class EarlyRequests:
     """The requests for the next epoch's batches that are sent before it begins.
 
     Attributes:
-        sent: The batches of indices that workers were asked for.
+        sent_keys: The batches of indices that were requested from workers.
     """
 
     def __init__(self, index_sampler: Any) -> None:
         self._index_sampler = index_sampler
-        self._predicted: Iterator[Any] | None = None
-        self.sent: list[Any] = []
+        self._predicted_keys: Iterator[Any] | None = None
+        self.sent_keys: list[Any] = []
 
     def next_keys(self) -> Any:
-        """Return the next batch of indices, None if it cannot be predicted."""
-        # Not before the end of the epoch, when its random draws are over.
-        if self._predicted is None:
-            self._predicted = preview_epoch(self._index_sampler)
-        return next(self._predicted, None)
+        """Return the next batch of indices, None if it cannot be predicted.
 
-    def match(self, drawn: list[Any]) -> bool:
+        Call it at the end of the epoch, after its last random draw.
+        """
+        if self._predicted_keys is None:
+            self._predicted_keys = preview_epoch(self._index_sampler)
+        return next(self._predicted_keys, None)
+
+    def matches(self, drawn_keys: list[Any]) -> bool:
         """Return whether the epoch's first batches are those that were predicted."""
-        return [*map(as_list, drawn)] == [*map(as_list, self.sent)]
+        return [*map(as_list, drawn_keys)] == [*map(as_list, self.sent_keys)]

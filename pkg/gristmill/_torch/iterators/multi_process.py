@@ -35,6 +35,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     Torch's class contributes its name.  The methods and attributes that trainers use
     are here: `_workers`, `_shutdown_workers` and `_reset`.
+
+    The thread that iterates owns all fields.  Any thread may call `set_workers`.  If
+    there is a `_pin_thread`, it takes the answers with batches from `_pool`.
     """
 
     _position: WorkersPosition | None
@@ -55,20 +58,20 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._prefetch_factor = loader.prefetch_factor
         self._reorder_window = loader.reorder_window or 0
         self._window = self._window_for(loader.num_workers)
-        # The requests that are missing to fill the window, negative if there are too
-        # many.
-        self._due = 0
-        # Requests for the next epoch, if they are sent before it begins.
-        self._early: EarlyRequests | None = None
-        if loader.overlap_epochs and self._can_preview():
-            self._early = EarlyRequests(self._index_sampler)
+        # The number of requests to send until the window is full, negative if there are
+        # too many.
+        self._missing_requests = 0
+        # None if no requests for the next epoch are sent before it begins.
+        self._early_requests: EarlyRequests | None = None
+        if loader.overlap_epochs and self._check_preview():
+            self._early_requests = EarlyRequests(self._index_sampler)
         self._start(loader, private.MultiProcessIterator)
         if position is None or position.needs_workers:
             self._start_workers(loader)
         else:
             self._workers: list[Any] = []
             self._turns = WorkerTurns(0)
-            self._draw_natively()
+            self._replace_sampler_iter()
             position.begin_finished()
 
     def _start_workers(self, loader: Any) -> None:
@@ -91,8 +94,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._pin_thread = PinThread(self._pool, self._pin_memory_device)
         # Torch's iterator begins its first epoch twice, too.
         private.BaseIterator._reset(self, loader, True)
-        self._draw_natively()
-        self._request_first(self._pool)
+        self._replace_sampler_iter()
+        self._send_first_requests(self._pool)
 
     def set_workers(self, count: int) -> None:
         """Let `count` workers compute the batches that are requested from now on.
@@ -115,7 +118,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             RuntimeError: The iterator's workers have ended.
         """
         check_workers(count)
-        if reason := self._depends_on_number():
+        if reason := self._fixed_count_reason():
             raise ValueError(f"The number of workers cannot change: {reason}")
         if self._shutdown or self._pool is None:
             raise RuntimeError(
@@ -127,10 +130,10 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         """Return the measured times of workers and stages."""
         return None if self._pool is None else self._pool.usage()
 
-    def _workers_now(self) -> int:
+    def _worker_count(self) -> int:
         return self._num_workers if self._pool is None else self._pool.workers
 
-    def _depends_on_number(self) -> str | None:
+    def _fixed_count_reason(self) -> str | None:
         """Return why batches depend on the number of workers, None if they do not."""
         if self._iterable:
             return (
@@ -146,14 +149,15 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     def _window_for(self, workers: int) -> int:
         """Return the number of requests that may be unanswered."""
-        most: int = max(self._prefetch_factor * workers, self._reorder_window)
-        return most
+        window: int = max(self._prefetch_factor * workers, self._reorder_window)
+        return window
 
     def _switch_to_successor(self, pool: ResizablePool) -> None:
         """Send requests to the pool's successor if its workers have started."""
         if pool.switch_to_successor():
-            before, self._window = self._window, self._window_for(pool.workers)
-            self._due += self._window - before
+            window = self._window_for(pool.workers)
+            self._missing_requests += window - self._window
+            self._window = window
             self._workers = pool.processes
 
     def _program(self, loader: Any) -> FetchProgram:
@@ -185,9 +189,10 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             states=() if position is None else position.initial_states,
         )
 
-    def _can_preview(self) -> bool:
-        found = private.is_base_own() and can_preview(self._index_sampler)
-        if not found:
+    def _check_preview(self) -> bool:
+        """Return whether the next epoch can be predicted; warn if it cannot."""
+        is_possible = private.is_base_own() and can_preview(self._index_sampler)
+        if not is_possible:
             sampler = getattr(self._index_sampler, "sampler", self._index_sampler)
             warnings.warn(
                 "overlap_epochs has no effect: the indices of a"
@@ -195,36 +200,34 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 f" {type(sampler).__name__} cannot be predicted. Use torch's samplers.",
                 stacklevel=5,
             )
-        return found
+        return is_possible
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch with the same workers, and drop the rest of this one."""
-        pool, early = self._open_pool(), self._early
+        pool, early = self._open_pool(), self._early_requests
         if self._position is not None:
-            self._position = self._position.successor(loader)
+            self._position = self._position.make_successor(loader)
         self._watch.exclude_gap()
         private.BaseIterator._reset(self, loader, first_iter)
-        self._draw_natively()
-        if early is not None and (not early.sent or any(self._turns.unanswered)):
+        self._replace_sampler_iter()
+        if early is not None and (not early.sent_keys or any(self._turns.unanswered)):
             early = None
-        predicted, self._epoch = (
-            epochs.draw_epoch(self._epoch + 1),
-            self._begin_epoch(loader),
-        )
+        predicted_draw_epoch = epochs.draw_epoch(self._epoch + 1)
+        self._epoch = self._begin_epoch(loader)
         self._draw_epoch = epochs.draw_epoch(self._epoch)
         if (
             early is not None
-            and self._draw_epoch == predicted
-            and self._draws_predicted(early)
+            and self._draw_epoch == predicted_draw_epoch
+            and self._draw_predicted_keys(early)
         ):
-            self._request_first(pool, len(early.sent))
+            self._send_first_requests(pool, len(early.sent_keys))
             return
         if self._pin_thread is not None:
             self._pin_thread.drop()
         pool.reset(self._shared_seed)
         if early is not None:
-            self._early = None  # Another prediction would be wrong, too.
-        self._request_first(pool)
+            self._early_requests = None  # Another prediction would be wrong, too.
+        self._send_first_requests(pool)
         if early is not None:
             warnings.warn(
                 "overlap_epochs ends: the sampler drew other indices than predicted, or"
@@ -234,8 +237,13 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 stacklevel=3,
             )
 
-    def _request_first(self, pool: ResizablePool, sent: int = 0) -> None:
-        """Begin an epoch, and send its first requests after the `sent` early ones."""
+    def _send_first_requests(self, pool: ResizablePool, early_count: int = 0) -> None:
+        """Begin an epoch, and send its first requests, except for the early ones.
+
+        Args:
+            pool: The workers.
+            early_count: The number of requests that were sent before the epoch began.
+        """
         position, window = self._position, 0 if self._in_order else self._window
         if position is not None:
             try:
@@ -245,52 +253,60 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 raise
         first_worker = 0 if position is None else position.first_worker
         self._turns = WorkerTurns(self._num_workers, first_worker, window)
-        if self._early is not None:
-            self._early = EarlyRequests(self._index_sampler)
-        self._due = min(0, self._window - sent)
-        for number in range(max(self._window, sent)):
-            self._request_next(pool, sent=number < sent)
+        if self._early_requests is not None:
+            self._early_requests = EarlyRequests(self._index_sampler)
+        self._missing_requests = min(0, self._window - early_count)
+        for number in range(max(self._window, early_count)):
+            self._send_next_request(pool, is_sent=number < early_count)
         if position is not None:
             position.replay(self._next_batch)
             self._num_yielded = position.delivered
 
-    def _request_early(self, pool: ResizablePool, early: EarlyRequests) -> None:
+    def _send_early_request(self, pool: ResizablePool, early: EarlyRequests) -> None:
         """Send a request for a batch of the next epoch, if one is predicted."""
         keys = early.next_keys()
         if keys is not None:
-            worker = len(early.sent) % self._num_workers
+            worker = len(early.sent_keys) % self._num_workers
             self._send(pool, worker, keys, epochs.draw_epoch(self._epoch + 1))
-            early.sent.append(keys)
+            early.sent_keys.append(keys)
 
-    def _draws_predicted(self, early: EarlyRequests) -> bool:
-        """Return whether the new epoch begins with the batches of early requests."""
-        drawn = [*itertools.islice(self._indices, len(early.sent))]
-        self._draw_from(itertools.chain(drawn, self._indices))
-        return early.match(drawn)
+    def _draw_predicted_keys(self, early: EarlyRequests) -> bool:
+        """Draw the epoch's first batches; return whether early requests match them.
 
-    def _request_next(self, pool: ResizablePool, *, sent: bool = False) -> None:
-        """Send the request for the sampler's next item, if a worker takes one."""
+        `_indices` yields the drawn batches again.
+        """
+        drawn_keys = [*itertools.islice(self._indices, len(early.sent_keys))]
+        self._set_indices(itertools.chain(drawn_keys, self._indices))
+        return early.matches(drawn_keys)
+
+    def _send_next_request(self, pool: ResizablePool, *, is_sent: bool = False) -> None:
+        """Send the request for the sampler's next item, if a worker takes one.
+
+        With `is_sent`, an early request was sent for it, which is only counted.
+        """
         try:
-            if self._sampler_iter is self._list_items:
+            if self._sampler_iter is self._own_sampler_iter:
                 keys = next(self._indices)
             else:
                 keys = self._next_index()
         except StopIteration:
-            if self._early is not None:
-                self._request_early(pool, self._early)
+            if self._early_requests is not None:
+                self._send_early_request(pool, self._early_requests)
             return
         turns = self._turns
         worker = turns.next_worker()
         if worker is None:
             return
-        if not sent:
+        if not is_sent:
             self._send(pool, worker, keys, self._draw_epoch)
         turns.unanswered[worker] += 1
 
-    def _send(self, pool: ResizablePool, worker: int, keys: Any, epoch: int) -> None:
+    def _send(
+        self, pool: ResizablePool, worker: int, keys: Any, draw_epoch: int
+    ) -> None:
         position = self._position
         with_state = position is not None and position.before_request(worker)
-        pool.request_batch(worker, keys, epoch, with_state=with_state)
+        pool.request_batch(worker, keys, draw_epoch, with_state=with_state)
         if self._pin_thread is not None:
             self._pin_thread.request()
 
@@ -314,23 +330,26 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             if position is not None:
                 position.after_answer(answer)
             turns.unanswered[answer.worker] -= 1
-            exhausted = answer.exhausted
-            if exhausted:
+            is_exhausted = answer.is_exhausted
+            if is_exhausted:
                 turns.end(answer.worker)
-            self._due += 1
-            while self._due > 0:
-                self._due -= 1
-                self._request_next(pool)
-            if not exhausted:
+            self._missing_requests += 1
+            while self._missing_requests > 0:
+                self._missing_requests -= 1
+                self._send_next_request(pool)
+            if not is_exhausted:
                 return answer
         return None
 
-    def _request_each(self, wanted: Sequence[Any]) -> Iterator[Answer]:
-        """Send each worker a request that is not for a batch, and yield the answers."""
+    def _request_each(self, requests: Sequence[Any]) -> Iterator[Answer]:
+        """Send request i, which is not for a batch, to worker i; yield the answers.
+
+        No request for a batch may be unanswered.
+        """
         pool = self._open_pool()
-        for worker, request in enumerate(wanted):
+        for worker, request in enumerate(requests):
             pool.send(worker, request, self._draw_epoch)
-        for _ in wanted:
+        for _ in requests:
             yield self._next_answer(pool)
 
     def _next_answer(self, source: ResizablePool | PinThread) -> Answer:

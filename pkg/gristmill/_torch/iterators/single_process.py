@@ -36,23 +36,27 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
         gathers, fetch = self._choose_fetch()
-        self._lists = not gathers
-        self._draw_natively()
+        self._as_lists = not gathers
+        self._replace_sampler_iter()
         self._fetch = epochs.fetch_in_epoch(fetch, self._epoch)
         self._times = StageTimes()
         if position is not None:
             self._num_yielded = position.begin(self._dataset_fetcher, self._fetch)
 
     def _choose_fetch(self) -> tuple[bool, Any]:
-        """Return whether batches are gathered, and the function that fetches them."""
+        """Return whether batches are gathered, and the function that fetches them.
+
+        Only a function that gathers takes an `IndexBatch`.
+        """
         fetch = functools.partial(fetch_timed, self._dataset_fetcher)
-        batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
-        if not batched or not is_torch_collate(self._collate_fn):
+        is_map_style = self._dataset_kind == private.DatasetKind.Map
+        is_batched = is_map_style and self._auto_collation
+        if not is_batched or not is_torch_collate(self._collate_fn):
             return False, fetch
-        if found := native_fetch(self._dataset, fetch):
-            return True, found
-        found = deferred_fetch(self._dataset, fetch)
-        return False, found or samples_fetch(self._dataset, fetch)
+        if gather := native_fetch(self._dataset, fetch):
+            return True, gather
+        fetch_deferred = deferred_fetch(self._dataset, fetch)
+        return False, fetch_deferred or samples_fetch(self._dataset, fetch)
 
     def set_workers(self, count: int) -> None:
         """Raise ValueError, because the loader was made without workers."""
@@ -72,12 +76,13 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         times = self._times
         times.calls_until_measured -= 1
         if not times.calls_until_measured:
-            # Calls this method again, with `left` below 0.
+            # Calls this method again, with `calls_until_measured` below 0.
             return times.measure(REST, self._next_data)
-        same = self._sampler_iter is self._list_items
-        batch = self._fetch(next(self._indices) if same else self._next_index())
+        is_own_iter = self._sampler_iter is self._own_sampler_iter
+        keys = next(self._indices) if is_own_iter else self._next_index()
+        batch = self._fetch(keys)
         if self._pin_memory:
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
             batch = private.pin_memory(batch, self._pin_memory_device)
-            hot_run.end(PIN, began)
+            hot_run.end(PIN, stage_start)
         return batch

@@ -10,7 +10,7 @@ class WorkerTurns:
 
     Args:
         workers: The number of workers.
-        first: The worker that computes the first batch.
+        first_worker: The worker that computes the first batch.
         window: The requests that may be unanswered in all, if batches are delivered out
             of order.  Each worker then has room for its share.  0 if batches are
             delivered in order: batch k is computed by the k-th active worker.
@@ -19,16 +19,17 @@ class WorkerTurns:
         unanswered: The number of unanswered requests of each worker.
     """
 
-    def __init__(self, workers: int, first: int = 0, window: int = 0) -> None:
+    def __init__(self, workers: int, first_worker: int = 0, window: int = 0) -> None:
         self.unanswered = [0] * workers
         self._active = [True] * workers
         self._window = window
-        self._cycle = itertools.islice(itertools.cycle(range(workers)), first, None)
+        turns = itertools.cycle(range(workers))
+        self._turns = itertools.islice(turns, first_worker, None)
 
     def next_worker(self) -> int | None:
         """Return the worker whose turn it is, None if no worker takes a request."""
         for _ in self._active:
-            worker = next(self._cycle)
+            worker = next(self._turns)
             if self._active[worker] and (not self._window or self._has_room(worker)):
                 return worker
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gristmill._torch import epochs, layout, private
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import SavedState, State
 from gristmill._torch.resume.sampler_position import SamplerPosition
 
 
@@ -37,15 +37,19 @@ class EpochPosition:
     # Whether the iterator computes the epoch again from its beginning.
     _replays = False
 
-    def __init__(self, loader: Any, saved: Saved | None) -> None:
+    def __init__(self, loader: Any, saved: SavedState | None) -> None:
         self._saved = saved
         self._iterable = loader._dataset_kind == private.DatasetKind.Iterable
         self._epoch = 0
         self.finished = saved is not None and saved.finished
-        self._random = loader.generator or torch.default_generator
-        self._random_state = self._random.get_state()
+        # The generator from which torch's iterator draws its seeds, and its state
+        # before that.
+        self._seed_generator = loader.generator or torch.default_generator
+        self._seed_generator_state = self._seed_generator.get_state()
         # The generators that samplers may draw an epoch from.
-        self._generators = [*dict.fromkeys((torch.default_generator, self._random))]
+        self._generators = [
+            *dict.fromkeys((torch.default_generator, self._seed_generator))
+        ]
 
     def begin_epoch(self, loader: Any) -> int:
         """Count an iteration over the loader, and return its epoch."""
@@ -69,7 +73,7 @@ class EpochPosition:
         # None if the saved loader had no workers.
         base_seed = main.get(layout.BASE_SEED)
         if iterator._num_workers == 0 or base_seed is not None:
-            self._random.set_state(self._random_state)
+            self._seed_generator.set_state(self._seed_generator_state)
         if base_seed is not None:
             iterator._base_seed = base_seed
 
@@ -77,7 +81,7 @@ class EpochPosition:
         """Return the iterator over the sampler that torch's iterator draws from."""
         self.restore_seeds(iterator)
         self.sampler = SamplerPosition(
-            iterator._index_sampler, iterator._sampler_iter, iterator._lists
+            iterator._index_sampler, iterator._sampler_iter, iterator._as_lists
         )
         if self._saved is not None and not self._replays:
             self.sampler.restore(self._saved.main)
@@ -88,47 +92,48 @@ class EpochPosition:
         self.finished = True
 
     @contextlib.contextmanager
-    def next_epoch(self) -> Iterator[None]:
+    def final_generator_states(self) -> Iterator[None]:
         """Return a context for drawing the epoch after a finished one that was loaded.
 
         The generators draw from their states at the end of the finished epoch.  Other
         code uses torch's default generator, which is therefore restored afterwards
         unless it had the saved state before.
         """
-        saved = self._saved.generators if self._saved is not None else []
-        if not saved:
+        final_states = self._saved.generators if self._saved is not None else []
+        if not final_states:
             yield
             return
-        found = torch.get_rng_state()
-        for generator, state in zip(self._generators, saved, strict=False):
+        default_state = torch.get_rng_state()
+        for generator, state in zip(self._generators, final_states, strict=False):
             generator.set_state(state)
         try:
             yield
         finally:
-            if not torch.equal(found, saved[0]):
-                torch.set_rng_state(found)
+            if not torch.equal(default_state, final_states[0]):
+                torch.set_rng_state(default_state)
 
     def _epoch_state(self) -> State:
         """Return the number of the epoch, and the generators at its end."""
         state: State = {layout.EPOCH: self._epoch} if self._epoch else {}
         if self.finished:
-            saved = self._saved.generators if self._saved is not None else []
-            found = saved or [generator.get_state() for generator in self._generators]
-            state[layout.GENERATORS] = [*map(layout.hex_digits, found)]
+            final_states = self._saved.generators if self._saved is not None else []
+            if not final_states:
+                final_states = [generator.get_state() for generator in self._generators]
+            state[layout.GENERATORS] = [*map(layout.hex_digits, final_states)]
         return state
 
 
 class SingleProcessPosition(EpochPosition):
     """The position of an epoch without workers."""
 
-    def __init__(self, loader: Any, saved: Saved | None) -> None:
+    def __init__(self, loader: Any, saved: SavedState | None) -> None:
         # Before torch's iterator calls ``iter(dataset)``.
         if saved is not None and saved.workers == 0:
             layout.restore(loader.dataset, saved.main[layout.DATASET_STATE])
         super().__init__(loader, saved)
 
     def begin(self, fetcher: Any, fetch: Callable[[Any], Any]) -> int:
-        """Resume the dataset's iteration, and return the number of batches before.
+        """Resume the dataset's iteration, and return the number of delivered batches.
 
         Args:
             fetcher: Torch's fetcher of the dataset.

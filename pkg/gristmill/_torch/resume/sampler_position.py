@@ -17,7 +17,7 @@ from torch.utils.data import (
 
 from gristmill._torch import layout, private
 from gristmill._torch.indices import draws
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import SavedState, State
 
 # Keys of torchdata's states of samplers.
 _SAMPLES = "samples_yielded"
@@ -29,7 +29,7 @@ _GENERATOR = "generator"
 _KEYS = (layout.INDEX_SAMPLER, layout.SAMPLER_ITER, layout.SAMPLER_YIELDED)
 
 # Exact types, because a subclass may draw in another way.
-_GENERATED = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+_GENERATOR_SAMPLERS = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 class SamplerPosition:
@@ -41,26 +41,32 @@ class SamplerPosition:
         index_sampler: The loader's index sampler: torch's `BatchSampler`, or any other.
         iteration: The result of ``iter(index_sampler)``, which a library may have
             advanced or replaced.
-        lists: Whether all batches of indices are lists, and none is an `IndexBatch`.
+        as_lists: Whether all batches of indices are lists, and none is an `IndexBatch`.
+
+    Attributes:
+        index_sampler: The argument.
     """
 
     def __init__(
-        self, index_sampler: Any, iteration: Iterator[Any], lists: bool = False
+        self, index_sampler: Any, iteration: Iterator[Any], as_lists: bool = False
     ) -> None:
         self.index_sampler = index_sampler
-        self._lists = lists
-        self._batched = type(index_sampler) is BatchSampler
-        self._epoch: _GeneratedEpoch | _IteratedEpoch
-        self._epoch = _IteratedEpoch(None if self._batched else iteration)
+        self._as_lists = as_lists
+        self._is_batched = type(index_sampler) is BatchSampler
+        self._order: _GeneratedOrder | _IteratedOrder
+        self._order = _IteratedOrder(None if self._is_batched else iteration)
         # None until the epoch begins.
         self._items: Iterator[Any] | None = None
         draws_blocks = type(index_sampler) in (BatchSampler, RandomSampler)
         if draws_blocks and not private.is_unread(iteration, index_sampler):
             self._items = iteration
-        self._batches = 0
-        self._samples = 0
-        # The numbers of batches that were delivered before the state was saved.
-        self._delivered: set[int] = set()
+        # The numbers of items and samples drawn in this epoch.  Samples are counted
+        # only if items are batches.
+        self._batch_count = 0
+        self._sample_count = 0
+        # The numbers of batches that were delivered ahead of the saved position, and
+        # are therefore left out.
+        self._delivered_ahead: set[int] = set()
         # The state that was restored, until the next batch.  Users' objects may restore
         # their states only then.
         self._restored: State | None = None
@@ -70,18 +76,18 @@ class SamplerPosition:
 
     def __next__(self) -> Any:
         if self._items is None:
-            self._items = self._begin()
-        delivered = True
-        while delivered:
+            self._items = self._begin_epoch()
+        is_delivered = True
+        while is_delivered:
             batch = next(self._items)
             self._restored = None
-            delivered = self._batches in self._delivered
-            self._batches += 1
-            if self._batched:
-                self._samples += len(batch)
+            is_delivered = self._batch_count in self._delivered_ahead
+            self._batch_count += 1
+            if self._is_batched:
+                self._sample_count += len(batch)
         return batch
 
-    def skip(self, saved: Saved) -> None:
+    def skip(self, saved: SavedState) -> None:
         """Draw and drop the batches that were delivered after a snapshot.
 
         After a finished epoch its end is drawn, too.  A generator, or a sampler that
@@ -95,13 +101,13 @@ class SamplerPosition:
         if self._restored is not None:
             return layout.copy_state(self._restored)
         if self._items is None:
-            self._items = self._begin()
-        batches = self._batches
-        count = self._samples if self._batched else batches
-        parts = self._epoch.states(self._sampler, count, self._batched)
+            self._items = self._begin_epoch()
+        batches = self._batch_count
+        samples = self._sample_count if self._is_batched else batches
+        parts = self._order.states(self._sampler, samples, self._is_batched)
         state: State = dict(zip(_KEYS, (*parts, batches), strict=True))
-        if self._delivered:
-            ahead = [number - batches for number in sorted(self._delivered)]
+        if self._delivered_ahead:
+            ahead = [number - batches for number in sorted(self._delivered_ahead)]
             if ahead[-1] >= 0:
                 state[layout.DELIVERED_AHEAD] = [
                     number for number in ahead if number >= 0
@@ -111,55 +117,61 @@ class SamplerPosition:
     def restore(self, state: State) -> None:
         """Continue from a state of this class, or of torchdata's samplers."""
         self._restored = {key: state[key] for key in _KEYS}
-        by_sampler, by_iterator, self._batches = self._restored.values()
+        index_sampler_state, index_iter_state, batches = self._restored.values()
+        self._batch_count = batches
         if ahead := state.get(layout.DELIVERED_AHEAD):
             self._restored[layout.DELIVERED_AHEAD] = ahead
-            self._delivered = {self._batches + number for number in ahead}
-        count, generator = self._batches, (by_iterator or {}).get(_GENERATOR)
-        if self._batched:
+            self._delivered_ahead = {batches + number for number in ahead}
+        if self._is_batched:
             # Accelerate corrects the sampler's part.  Older torchdata has no other.
-            both = {**(by_iterator or {}), **(by_sampler or {})}
-            self._samples = both.get(_SAMPLES, count * self.index_sampler.batch_size)
-            by_sampler, by_iterator = both.get(_SAMPLER), both.get(_ITERATOR)
-            count, generator = (
-                self._samples,
-                {**both, **(by_iterator or {})}.get(_GENERATOR),
-            )
+            batch_state = {**(index_iter_state or {}), **(index_sampler_state or {})}
+            samples = batch_state.get(_SAMPLES, batches * self.index_sampler.batch_size)
+            self._sample_count = samples
+            sampler_state = batch_state.get(_SAMPLER)
+            iter_state = batch_state.get(_ITERATOR)
+            generator_state = {**batch_state, **(iter_state or {})}.get(_GENERATOR)
+        else:
+            samples = batches
+            sampler_state, iter_state = index_sampler_state, index_iter_state
+            generator_state = (iter_state or {}).get(_GENERATOR)
         sampler = self._sampler
-        if not _is_generated(sampler):
-            restored = layout.restore(sampler, by_sampler)
-            self._epoch = _IteratedEpoch(iter(sampler))
-            restored = layout.restore(self._epoch.iterator, by_iterator) or restored
-            count = 0 if restored else count
-        self._items = self._begin(count, generator)
+        if not _draws_from_generator(sampler):
+            is_restored = layout.restore(sampler, sampler_state)
+            self._order = _IteratedOrder(iter(sampler))
+            is_restored |= layout.restore(self._order.iterator, iter_state)
+            samples = 0 if is_restored else samples
+        self._items = self._begin_epoch(samples, generator_state)
 
     @property
     def _sampler(self) -> Any:
-        return self.index_sampler.sampler if self._batched else self.index_sampler
+        """The sampler of samples."""
+        return self.index_sampler.sampler if self._is_batched else self.index_sampler
 
-    def _begin(self, count: int = 0, generator_state: Any = None) -> Iterator[Any]:
+    def _begin_epoch(
+        self, count: int = 0, generator_state: Any = None
+    ) -> Iterator[Any]:
         """Return the items of the epoch after `count` samples.
 
         Random numbers are drawn immediately, because other code may use the generator
         afterwards.
         """
-        sampler, batched = self._sampler, self._batched
-        if _is_generated(sampler):
-            self._epoch = _GeneratedEpoch(sampler, generator_state)
-        blocks = draws.blocks_of(sampler, self._epoch.generator)
+        sampler, is_batched = self._sampler, self._is_batched
+        if _draws_from_generator(sampler):
+            self._order = _GeneratedOrder(sampler, generator_state)
+        blocks = draws.blocks_of(sampler, self._order.generator)
         if blocks is None:
-            samples = self._epoch.samples(sampler, count)
-            return _batches(samples, self.index_sampler) if batched else samples
+            samples = self._order.samples(sampler, count)
+            return _batches(samples, self.index_sampler) if is_batched else samples
         blocks = _after(blocks, count)
         first = next(blocks, None)
         blocks = itertools.chain([] if first is None else [first], blocks)
-        if batched:
-            return draws.batches(blocks, self.index_sampler, self._lists)
+        if is_batched:
+            return draws.batches(blocks, self.index_sampler, self._as_lists)
         return draws.integers(blocks)
 
 
-class _GeneratedEpoch:
-    """An epoch that a sampler of torch's draws from a generator.
+class _GeneratedOrder:
+    """The order of an epoch that a sampler of torch's draws from a generator.
 
     Its state is the state of the generator at the beginning.
     """
@@ -171,35 +183,37 @@ class _GeneratedEpoch:
             state = torch.as_tensor(generator_state, dtype=torch.uint8)
             self.generator.set_state(state)
         elif type(sampler) is RandomSampler:
-            self.generator = draws.epoch_generator(sampler)
+            self.generator = draws.make_epoch_generator(sampler)
         else:
             self.generator = sampler.generator or torch.default_generator
-        self._beginning = self.generator.get_state()
+        self._initial_state = self.generator.get_state()
 
     def samples(self, sampler: Any, count: int) -> Iterator[Any]:
         """Return the samples after the first `count`."""
         sampler = copy.copy(sampler)
         sampler.generator = self.generator
         iterator = iter(sampler)
-        drawn = itertools.chain([*itertools.islice(iterator, 1)], iterator)
-        return itertools.islice(drawn, count, None)
+        samples = itertools.chain([*itertools.islice(iterator, 1)], iterator)
+        return itertools.islice(samples, count, None)
 
-    def states(self, sampler: Any, count: int, batched: bool) -> tuple[Any, Any]:
+    def states(self, sampler: Any, count: int, is_batched: bool) -> tuple[Any, Any]:
         """Return the states of the index sampler and its iterator after `count`."""
-        own = {_YIELDED: count, _GENERATOR: self._beginning}
-        if not batched:
-            return None, own
-        state: State = {_SAMPLES: count}
+        iter_state = {_YIELDED: count, _GENERATOR: self._initial_state}
+        if not is_batched:
+            return None, iter_state
+        index_iter_state: State = {_SAMPLES: count}
         if type(sampler) is RandomSampler:
-            state[_ITERATOR] = own
+            index_iter_state[_ITERATOR] = iter_state
         else:
             # Torchdata would restore an iterator's state by the iterator.
-            state[_GENERATOR] = self._beginning
-        return {_SAMPLES: count}, state
+            index_iter_state[_GENERATOR] = self._initial_state
+        return {_SAMPLES: count}, index_iter_state
 
 
-class _IteratedEpoch:
-    """An epoch of any other sampler, which is iterated over or draws the same again.
+class _IteratedOrder:
+    """The order of an epoch of any other sampler.
+
+    The sampler's iterator is kept, or the sampler yields the same order again.
 
     Its state is that of the sampler or its iterator if one of them is stateful.
     """
@@ -217,21 +231,22 @@ class _IteratedEpoch:
             next(itertools.islice(self.iterator, count, count), None)
         return self.iterator
 
-    def states(self, sampler: Any, count: int, batched: bool) -> tuple[Any, Any]:
+    def states(self, sampler: Any, count: int, is_batched: bool) -> tuple[Any, Any]:
         """Return the states of the index sampler and its iterator after `count`."""
-        by_sampler, by_iterator = map(layout.state_of, (sampler, self.iterator))
-        if not batched:
-            return by_sampler, by_iterator
-        state: State = {_SAMPLES: count}
-        if by_sampler is not None:
-            state[_SAMPLER] = by_sampler
-        if by_iterator is not None:
-            state[_ITERATOR] = by_iterator
-        return {_SAMPLES: count}, state
+        sampler_state, iter_state = map(layout.state_of, (sampler, self.iterator))
+        if not is_batched:
+            return sampler_state, iter_state
+        index_iter_state: State = {_SAMPLES: count}
+        if sampler_state is not None:
+            index_iter_state[_SAMPLER] = sampler_state
+        if iter_state is not None:
+            index_iter_state[_ITERATOR] = iter_state
+        return {_SAMPLES: count}, index_iter_state
 
 
-def _is_generated(sampler: Any) -> bool:
-    return type(sampler) in _GENERATED and private.is_own(type(sampler), "__iter__")
+def _draws_from_generator(sampler: Any) -> bool:
+    is_known = type(sampler) in _GENERATOR_SAMPLERS
+    return is_known and private.is_own(type(sampler), "__iter__")
 
 
 def _after(blocks: Iterator[draws.Block], count: int) -> Iterator[draws.Block]:

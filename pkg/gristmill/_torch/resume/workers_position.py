@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from gristmill._torch import layout
 from gristmill._torch.indices import requests
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import SavedState, State
 from gristmill._torch.resume.epoch_position import EpochPosition, warn_of_replay
 from gristmill._torch.resume.sampler_position import SamplerPosition
 from gristmill._torch.workers.pool import Answer
@@ -40,7 +40,7 @@ class WorkersPosition(EpochPosition):
     """
 
     def __init__(
-        self, loader: Any, saved: Saved | None, generators: Sequence[State] = ()
+        self, loader: Any, saved: SavedState | None, generators: Sequence[State] = ()
     ) -> None:
         super().__init__(loader, saved)
         self._workers: int = loader.num_workers
@@ -75,12 +75,12 @@ class WorkersPosition(EpochPosition):
             self.delivered, self._last_worker = saved.step, saved.last_worker
         # The latest states of the workers, pickled as they arrived.
         self._worker_states: list[bytes | None] = [None] * self._workers
-        self._unanswered = 0
+        self._unanswered_count = 0
         self._pending: PendingRequests
         # The snapshot that a state is made of, without the parts that never change.
-        self._latest: State
+        self._latest_snapshot: State
 
-    def successor(self, loader: Any) -> WorkersPosition:
+    def make_successor(self, loader: Any) -> WorkersPosition:
         """Return the position of the next epoch, with the same workers."""
         generators = self._saved.worker_generators if self._saved is not None else ()
         if len(generators) != self._workers:
@@ -95,10 +95,10 @@ class WorkersPosition(EpochPosition):
             return 0
         if self._iterable:
             return (saved.last_worker + 1) % self._workers
-        drawn: int = saved.main[layout.SAMPLER_YIELDED]
+        first_batch: int = saved.main[layout.SAMPLER_YIELDED]
         if not self._recomputes:
-            drawn += saved.later_steps
-        return drawn % self._workers
+            first_batch += saved.later_steps
+        return first_batch % self._workers
 
     @property
     def initial_states(self) -> Sequence[State | None]:
@@ -115,12 +115,13 @@ class WorkersPosition(EpochPosition):
             self.delivered += saved.later_steps
         return sampler
 
-    def begin(self, request_each: RequestEach, beginning: Any) -> None:
+    def begin(self, request_each: RequestEach, initial_state_request: Any) -> None:
         """Restore workers' generators, and take a snapshot before the first request.
 
         Args:
             request_each: Sends requests to the workers.
-            beginning: A request for a worker's state before its first batch.
+            initial_state_request: A request for a worker's state before its first
+                batch.
 
         Raises:
             Exception: A worker raised it before its first batch.
@@ -128,7 +129,7 @@ class WorkersPosition(EpochPosition):
         if self._worker_generators:
             _exchange_generators(request_each, self._worker_generators)
         if self.has_states or self._may_fail_first:
-            for answer in request_each([beginning] * self._workers):
+            for answer in request_each([initial_state_request] * self._workers):
                 answer.result()
                 self._worker_states[answer.worker] = answer.state
         self._take_first_snapshot()
@@ -142,18 +143,18 @@ class WorkersPosition(EpochPosition):
     def before_request(self, worker: int) -> bool:
         """Note a request for a batch, and return whether it asks for a state."""
         with_state = self._may_be_last_before_snapshot()
-        self._unanswered += 1
+        self._unanswered_count += 1
         if self._interval:
             self._pending.add(worker, self.sampler.state())
         return with_state
 
     def after_answer(self, answer: Answer) -> None:
         """Note an answer.  Its batch is delivered, unless the worker is exhausted."""
-        self._unanswered -= 1
+        self._unanswered_count -= 1
         if answer.state is not None:
             self._worker_states[answer.worker] = answer.state
         main = self._pending.remove_oldest(answer.worker) if self._interval else {}
-        if not answer.exhausted:
+        if not answer.is_exhausted:
             self.delivered += 1
             self._last_worker = answer.worker
             if self._interval and self.delivered % self._interval == 0:
@@ -192,13 +193,13 @@ class WorkersPosition(EpochPosition):
             iterator: Torch's iterator.
             request_each: Sends requests to the workers, None if they have ended.
         """
-        snapshot = self._latest
-        workers = {
+        snapshot = self._latest_snapshot
+        worker_snapshots = {
             f"worker_{worker}": _unpickle(worker, state)
             for worker, state in enumerate(snapshot[layout.WORKER_SNAPSHOTS])
         }
-        counts = not self._in_order and self._iterable and not self.finished
-        if counts and not layout.has_dataset_states(workers.values()):
+        is_out_of_order = not self._in_order and self._iterable and not self.finished
+        if is_out_of_order and not layout.has_dataset_states(worker_snapshots.values()):
             warnings.warn(
                 "With in_order=False, a state of an IterableDataset without state_dict"
                 " and load_state_dict contains the number of delivered batches, but not"
@@ -218,7 +219,7 @@ class WorkersPosition(EpochPosition):
             layout.SNAPSHOT: {
                 **snapshot,
                 layout.MAIN_SNAPSHOT: main,
-                layout.WORKER_SNAPSHOTS: workers,
+                layout.WORKER_SNAPSHOTS: worker_snapshots,
             },
             layout.STEPS_SINCE: self.delivered - snapshot[layout.SNAPSHOT_STEP],
             layout.FINISHED: self.finished,
@@ -238,10 +239,10 @@ class WorkersPosition(EpochPosition):
             return False
         if self._iterable:
             # Some of the unanswered requests may find their worker exhausted.
-            before = self.delivered % self._interval + self._unanswered
+            steps = self.delivered % self._interval + self._unanswered_count
         else:
-            before = (self.delivered + self._unanswered) % self._interval
-        return before + self._workers >= self._interval
+            steps = (self.delivered + self._unanswered_count) % self._interval
+        return steps + self._workers >= self._interval
 
     def _take_first_snapshot(self) -> None:
         main = self.sampler.state()
@@ -249,7 +250,7 @@ class WorkersPosition(EpochPosition):
         self._take_snapshot(main)
 
     def _take_snapshot(self, main: State) -> None:
-        self._latest = {
+        self._latest_snapshot = {
             layout.SNAPSHOT_STEP: self.delivered,
             layout.LAST_WORKER: self._last_worker,
             layout.MAIN_SNAPSHOT: main,
@@ -270,41 +271,49 @@ class PendingRequests:
     """
 
     def __init__(self, workers: int, start: State) -> None:
-        self._latest = start
-        # The position before each request, by the number of its batch.
-        self._positions: dict[int, State] = {}
-        self._numbers: list[collections.deque[int]] = [
+        # The position after the newest request.
+        self._newest_position = start
+        # The position before each request, by the number of its batch, oldest first.
+        self._positions_before: dict[int, State] = {}
+        # The numbers of the batches that each worker has to answer, oldest first.
+        self._pending_numbers: list[collections.deque[int]] = [
             collections.deque() for _ in range(workers)
         ]
-        self._delivered: set[int] = set()
+        # The numbers of delivered batches after the oldest pending one.
+        self._delivered_ahead: set[int] = set()
 
-    def add(self, worker: int, after: State) -> None:
-        """Add a worker's request, after which the sampler has the position `after`."""
-        number = after[layout.SAMPLER_YIELDED] - 1
-        self._positions[number] = self._latest
-        self._numbers[worker].append(number)
-        self._latest = after
+    def add(self, worker: int, position_after: State) -> None:
+        """Add a worker's request, after which the sampler has `position_after`."""
+        number = position_after[layout.SAMPLER_YIELDED] - 1
+        self._positions_before[number] = self._newest_position
+        self._pending_numbers[worker].append(number)
+        self._newest_position = position_after
 
     def remove_oldest(self, worker: int) -> State:
         """Remove a worker's oldest request, and return the state after its batch."""
-        number = self._numbers[worker].popleft()
-        del self._positions[number]
-        self._delivered.add(number)
-        main = next(iter(self._positions.values()), self._latest)
+        number = self._pending_numbers[worker].popleft()
+        del self._positions_before[number]
+        self._delivered_ahead.add(number)
+        main = next(iter(self._positions_before.values()), self._newest_position)
         first = main[layout.SAMPLER_YIELDED]
-        self._delivered = {number for number in self._delivered if number >= first}
-        ahead = {number - first for number in self._delivered}
+        self._delivered_ahead = {
+            number for number in self._delivered_ahead if number >= first
+        }
+        ahead = {number - first for number in self._delivered_ahead}
         ahead.update(main.get(layout.DELIVERED_AHEAD, ()))
         return {**main, layout.DELIVERED_AHEAD: sorted(ahead)} if ahead else main
 
 
 def _exchange_generators(
-    request_each: RequestEach, wanted: Sequence[State | None]
+    request_each: RequestEach, new_states: Sequence[State | None]
 ) -> list[State]:
-    """Return the generators' states; set those that are not None in `wanted`."""
-    answers = request_each([requests.Generators(state) for state in wanted])
-    found = {answer.worker: answer.result() for answer in answers}
-    return [found[worker] for worker in range(len(wanted))]
+    """Return the states of each worker's generators, and set the new ones.
+
+    None in `new_states` leaves a worker's generators unchanged.
+    """
+    answers = request_each([requests.GeneratorStates(state) for state in new_states])
+    states = {answer.worker: answer.result() for answer in answers}
+    return [states[worker] for worker in range(len(new_states))]
 
 
 def _skip(next_batch: Callable[[], Answer | None], batches: int) -> None:
@@ -317,5 +326,5 @@ def _unpickle(worker: int, state: bytes | None) -> State:
     if state is None:
         parts = (layout.DATASET_STATE, layout.FETCHER_STATE)
         return {layout.WORKER_ID: worker, **dict.fromkeys(parts)}
-    found: State = pickle.loads(state)
-    return found
+    unpickled: State = pickle.loads(state)
+    return unpickled

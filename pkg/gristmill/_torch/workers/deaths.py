@@ -9,22 +9,24 @@ from gristmill import _core
 from gristmill.errors import WorkerDied
 
 
-def worker_died(due: _core.NextResult) -> Exception:
+def worker_died_error(result: _core.NextResult) -> Exception:
     """Return the error that torch raises for a worker that died."""
-    if due.at_start:
-        text = due.text.strip() or "They ended before they began to work."
+    if result.at_start:
+        text = result.text.strip() or "They ended before they began to work."
         return WorkerDied(
-            f"DataLoader workers cannot start. The last one said:\n{text}\n"
+            f"DataLoader workers cannot start. The last error was:\n{text}\n"
             "Rerunning with num_workers=0 may give better error trace."
         )
-    error = WorkerDied(f"DataLoader worker (pid(s) {due.pid}) exited unexpectedly")
-    error.__cause__ = RuntimeError(f"DataLoader worker (pid {due.pid}) {_ending(due)}")
+    error = WorkerDied(f"DataLoader worker (pid(s) {result.pid}) exited unexpectedly")
+    error.__cause__ = RuntimeError(
+        f"DataLoader worker (pid {result.pid}) {_exit_text(result)}"
+    )
     return error
 
 
-def _ending(due: _core.NextResult) -> str:
+def _exit_text(result: _core.NextResult) -> str:
     """Return how the process ended, in torch's words."""
-    status = due.wait_status
+    status = result.wait_status
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None or code >= 0:
         return (

@@ -43,7 +43,7 @@ class Exhausted:
 class SendFailure:
     """Sent in place of a batch that cannot be pickled."""
 
-    failure: bytes  # The error, see `failures.pack_failure`.
+    packed_error: bytes  # From `failures.pack_failure`.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,12 +117,16 @@ class FetchStream:
         self._worker = worker
         self._dataset = program.dataset
         self._fetcher: Any = None
+        # Allocates in the slot of the current request.
         self._alloc: Alloc = np.empty
-        self._epoch = 0
-        self._fetched = 0
-        self._exhausted = False
-        self._refusal: ExceptionWrapper | None = None
-        self._become_worker()
+        # The iteration over the dataset, see `requests.NextBatch`, and the batches
+        # fetched in it.
+        self._iteration = 0
+        self._fetched_count = 0
+        self._is_exhausted = False
+        # The error of `worker_init_fn` or of the first fetcher, until it is reported.
+        self._start_error: ExceptionWrapper | None = None
+        self._set_up_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
         """Return the answer to a request, encoded by `encoding.encode`.
@@ -143,8 +147,8 @@ class FetchStream:
         try:
             return encoding.encode(data, state)
         except Exception as error:
-            failure = failures.pack_failure(error, self._worker)
-            return encoding.encode(SendFailure(failure), state)
+            packed_error = failures.pack_failure(error, self._worker)
+            return encoding.encode(SendFailure(packed_error), state)
 
     def leave_slot(self) -> None:
         """Release the memory of the slot, after the output was written."""
@@ -154,12 +158,13 @@ class FetchStream:
         """Drop the dataset's iterator, which ends its generators."""
         self._fetcher = None
 
-    def _answer_request(self, request: Any) -> tuple[Any, Any]:
-        if isinstance(request, requests.Generators):
-            found = layout.generator_states()
-            if request.wanted is not None:
-                layout.restore_generators(request.wanted)
-            return found, None
+    def _answer_request(self, request: Any) -> tuple[Any, bytes | None]:
+        """Return the batch or other answer, and the worker's state if requested."""
+        if isinstance(request, requests.GeneratorStates):
+            generator_states = layout.generator_states()
+            if request.new_states is not None:
+                layout.restore_generators(request.new_states)
+            return generator_states, None
         with_state = isinstance(request, requests.WithState)
         data = self._fetch(request.request if with_state else request)
         if isinstance(data, Exhausted):
@@ -171,27 +176,28 @@ class FetchStream:
             return data, pickle.dumps({layout.WORKER_ID: self._worker, **states}, 5)
         except Exception:
             failed = isinstance(data, ExceptionWrapper)
-            return data if failed else self._failure(), None
+            return data if failed else self._wrap_exception(), None
 
     def _fetch(self, request: Any) -> Any:
-        if self._refusal is not None:
+        """Return a batch, `Exhausted`, or the wrapped exception of the user's code."""
+        if self._start_error is not None:
             # Like torch's workers, report it once.
-            refusal, self._refusal = self._refusal, None
-            return refusal
+            start_error, self._start_error = self._start_error, None
+            return start_error
         try:
-            if isinstance(request, requests.Next):
+            if isinstance(request, requests.NextBatch):
                 return self._fetch_next(request)
             return fetch_timed(self._fetcher, as_list(request))
         except Exception:
-            return self._failure()
+            return self._wrap_exception()
 
-    def _fetch_next(self, request: requests.Next) -> Any:
-        self._go_to(request)
+    def _fetch_next(self, request: requests.NextBatch) -> Any:
+        self._begin_iteration(request)
         if request.size == 0:
             return None
-        while not self._exhausted:
-            due = self._fetched == request.number
-            self._fetched += 1
+        while not self._is_exhausted:
+            is_requested = self._fetched_count == request.number
+            self._fetched_count += 1
             try:
                 # Torch's index for an iterable dataset: a list of `size` times None for
                 # a batch, and None for a sample.
@@ -199,48 +205,54 @@ class FetchStream:
                     self._fetcher, request.size and [None] * request.size
                 )
             except StopIteration:
-                self._exhausted = True
+                self._is_exhausted = True
             except Exception:
-                if due:
+                if is_requested:
                     raise
             else:
-                if due:
+                if is_requested:
                     return data
         return Exhausted()
 
-    def _go_to(self, request: requests.Next) -> None:
-        """Begin a new iteration unless the present one is at or before the output.
+    def _begin_iteration(self, request: requests.NextBatch) -> None:
+        """Begin a new iteration unless the present one is at or before the batch.
 
-        A new epoch needs one.  So does a worker that replaces a dead one or repeats an
-        output; it then skips the outputs before the requested one.
+        A new epoch needs one.  So does a worker that replaces a dead one or repeats a
+        batch; it then skips the batches before the requested one.
         """
-        if request.epoch == self._epoch and request.number >= self._fetched:
+        is_same = request.iteration == self._iteration
+        if is_same and request.number >= self._fetched_count:
             return
         if isinstance(self._dataset, IterDataPipe):
             self._dataset = _seed_datapipe(self._dataset, request.seed)
-        self._epoch, self._fetched, self._exhausted = request.epoch, 0, False
+        self._iteration = request.iteration
+        self._fetched_count, self._is_exhausted = 0, False
         self._fetcher = self._new_fetcher()
 
     def _new_fetcher(self) -> Any:
-        """Return a fetcher for a new epoch; the first resumes from a saved state."""
+        """Return a fetcher for a new iteration; the first resumes from a saved state.
+
+        It restores the dataset and the dataset's iterator.
+        """
         program, kinds = self._program, private.DatasetKind
         saved = program.states[self._worker] if program.states else None
-        if self._epoch > 0:
+        if self._iteration > 0:
             saved = None
         if saved is not None:
             layout.restore(self._dataset, saved[layout.DATASET_STATE])
-        ours = program.collate_fn is default_collate
+        is_torch_collate = program.collate_fn is default_collate
         fetcher = kinds.create_fetcher(
             kinds.Iterable if program.iterable else kinds.Map,
             self._dataset,
             program.auto_collation,
-            self._collate if ours else program.collate_fn,
+            self._collate if is_torch_collate else program.collate_fn,
             program.drop_last,
         )
-        of_fetcher = saved and saved[layout.FETCHER_STATE]
-        if of_fetcher is not None and program.iterable:
+        fetcher_state = saved and saved[layout.FETCHER_STATE]
+        if fetcher_state is not None and program.iterable:
             # An iterator that had ended raises StopIteration again.
-            layout.restore(fetcher.dataset_iter, of_fetcher[layout.DATASET_ITER_STATE])
+            iterator_state = fetcher_state[layout.DATASET_ITER_STATE]
+            layout.restore(fetcher.dataset_iter, iterator_state)
         if program.native:
             fetch = native.native_fetch(program.dataset, fetcher.fetch)
             fetch = fetch or self._deferred_fetch(fetcher.fetch)
@@ -258,17 +270,18 @@ class FetchStream:
 
     def _deferred_fetch(self, fetch: native.Fetch) -> native.Fetch | None:
         """Return a fetch that computes deferred steps in the slot, or None."""
-        compute = deferred_fetch(self._program.dataset, fetch)
-        if compute is None:
+        fetch_deferred = deferred_fetch(self._program.dataset, fetch)
+        if fetch_deferred is None:
             return None
 
         def fetch_into_slot(batch: Any) -> Any:
             with slot_collation.allocate_with(self._alloc):
-                return compute(batch)
+                return fetch_deferred(batch)
 
         return fetch_into_slot
 
-    def _become_worker(self) -> None:
+    def _set_up_worker(self) -> None:
+        """Seed this process, call `worker_init_fn`, and open the dataset."""
         program, worker = self._program, self._worker
         epoch_context.epoch, epoch_context.warns = program.epoch, worker == 0
         private.set_thread_name("pt_data_worker")
@@ -278,8 +291,8 @@ class FetchStream:
         seed = program.base_seed + worker
         random.seed(seed)
         torch.manual_seed(seed)
-        numbers = private.generate_state(program.base_seed, worker)
-        np.random.seed(numbers)  # noqa: NPY002 (users' code draws from it)
+        numpy_seed = private.generate_state(program.base_seed, worker)
+        np.random.seed(numpy_seed)  # noqa: NPY002 (users' code draws from it)
         if isinstance(self._dataset, IterDataPipe):
             self._dataset = _seed_datapipe(self._dataset, program.shared_seed)
         private.set_worker_info(
@@ -290,14 +303,14 @@ class FetchStream:
                 program.worker_init_fn(worker)
             self._fetcher = self._new_fetcher()
         except Exception:
-            self._refusal = self._failure()
+            self._start_error = self._wrap_exception()
 
-    def _failure(self) -> ExceptionWrapper:
+    def _wrap_exception(self) -> ExceptionWrapper:
         """Return the exception being handled, in torch's wrapper."""
-        kind, error, whole = sys.exc_info()
+        kind, error, traceback = sys.exc_info()
         where = f"in DataLoader worker process {self._worker}"
         return ExceptionWrapper(
-            (kind, error, tracebacks.filter_traceback(whole)), where
+            (kind, error, tracebacks.filter_traceback(traceback)), where
         )
 
 

@@ -14,24 +14,28 @@ from gristmill._torch.private import ExceptionWrapper, pin_memory
 from gristmill._torch.workers.pool import Answer
 from gristmill._torch.workers.resizable_pool import ResizablePool
 
-_Due: TypeAlias = "Future[Answer | None]"
+_AnswerFuture: TypeAlias = "Future[Answer | None]"
 
 
 class PinThread:
     """Pins a pool's answers in a thread, and keeps them until the caller takes them.
 
-    Only one thread may call the methods, and no other code may take the pool's answers.
+    Only one thread may call the methods.  Other code may take the pool's answers only
+    while no answer is outstanding here.
     """
 
     def __init__(self, pool: ResizablePool, device: str) -> None:
         self._pool = pool
         self._device = device
         self._device_index = torch.accelerator.current_device_index()
-        self._requests: queue.SimpleQueue[_Due | None] = queue.SimpleQueue()
-        # Futures of the answers that the caller has not taken.
-        self._due: collections.deque[_Due] = collections.deque()
-        # True while a batch is being pinned, perhaps by the user's code.
+        # From the caller to the thread: a future for each request, or None to end.
+        self._requests: queue.SimpleQueue[_AnswerFuture | None] = queue.SimpleQueue()
+        # Futures of the answers that the caller has not taken; the thread does not use
+        # this deque.
+        self._outstanding: collections.deque[_AnswerFuture] = collections.deque()
+        # True while the thread pins a batch, perhaps by the user's code.
         self._pinning = False
+        # Set by `stop`.
         self._stopping = False
         self._thread = threading.Thread(
             target=self._run, name="pt_data_pin", daemon=True
@@ -40,9 +44,9 @@ class PinThread:
 
     def request(self) -> None:
         """Note that a request for a batch was sent to the pool."""
-        due: _Due = Future()
-        self._due.append(due)
-        self._requests.put(due)
+        future: _AnswerFuture = Future()
+        self._outstanding.append(future)
+        self._requests.put(future)
 
     def next(self, timeout_s: float | None) -> Answer | None:
         """Wait for the next answer, and return it pinned; see `WorkerPool.next`.
@@ -52,17 +56,17 @@ class PinThread:
             RuntimeError: The error of `WorkerPool.next`.  Another call waits for the
                 same answer.
         """
-        error = self._due[0].exception(timeout_s)
-        due = self._due.popleft()
+        error = self._outstanding[0].exception(timeout_s)
+        future = self._outstanding.popleft()
         if error is not None:
             self.request()
             raise error
-        return due.result()
+        return future.result()
 
     def drop(self) -> None:
         """Wait for all outstanding answers, and drop them; the thread is then idle."""
-        while self._due:
-            self._due.popleft().exception()
+        while self._outstanding:
+            self._outstanding.popleft().exception()
 
     def stop(self) -> None:
         """End the thread after closing the pool; do not wait while it pins a batch."""
@@ -75,11 +79,11 @@ class PinThread:
     def _run(self) -> None:
         torch.set_num_threads(1)
         torch.accelerator.set_device_index(self._device_index)
-        while due := self._requests.get():
+        while future := self._requests.get():
             try:
-                due.set_result(self._take_pinned())
+                future.set_result(self._take_pinned())
             except BaseException as error:
-                due.set_exception(error)
+                future.set_exception(error)
 
     def _take_pinned(self) -> Answer | None:
         answer = self._pool.next()

@@ -31,21 +31,21 @@ from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
-from gristmill._torch.workers.deaths import worker_died
+from gristmill._torch.workers.deaths import worker_died_error
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram, SendFailure
 from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import nesting
 
 # The modules that the launcher's workers have imported.
-_IMPORTED = (
+_PRELOADED_MODULES = (
     "torch",
     "gristmill._torch.workers.fetch",
     "gristmill._torch.batches.native",
 )
 
-# The time to wait for the pid of a process that is starting.
-_START_S = 60.0
-_STEP_S = 0.002
+# The longest time to wait for the pid of a process that is starting.
+_PID_TIMEOUT_S = 60.0
+_PID_POLL_S = 0.002
 
 
 class Answer(NamedTuple):
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
     state: bytes | None = None
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the worker's dataset has no more batches."""
         return isinstance(self.value, Exhausted)
 
@@ -90,13 +90,17 @@ class _Options(NamedTuple):
 class WorkerPool:
     """Starts workers, and sends them requests for batches.
 
+    The iterator's thread sends requests.  It also takes the answers, unless a
+    `PinThread` does.  Only the thread that takes the answers uses `_times` and
+    `_has_waited`.
+
     Args:
         window: The number of requests that may be unanswered at a time.
 
     Attributes:
         closed: Whether `close` was called.
         scheduler: The core's scheduler of the requests.
-        started: The processes, if `multiprocessing` starts them.
+        started: The processes; None if the launcher starts them.
         workers: The number of workers.
     """
 
@@ -107,15 +111,18 @@ class WorkerPool:
         self._restarts = loader.max_restarts > 0
         # The user's context, or None for the default.
         self._context = loader.multiprocessing_context
-        self._owner = os.getpid()
+        self._owner_pid = os.getpid()
+        # The iteration over the dataset, and the batches requested from each worker
+        # in it.
+        self._iteration = 0
         self._request_counts = [0] * workers
+        self._shared_seed = program.shared_seed
         # Per worker, in order: the file of each unanswered request, or None if the
-        # request fit into shared memory.
+        # request fit into shared memory.  Sending a request appends to it, and taking
+        # the answer removes the oldest.
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
-        self._epoch = 0
         self._times = StageTimes()
-        self._seed = program.shared_seed
         # True after the first call of `next`.
         self._has_waited = False
         self.closed = False
@@ -139,9 +146,9 @@ class WorkerPool:
     @property
     def processes(self) -> list[_WorkerProcess]:
         """The workers' processes, by number."""
-        return [_WorkerProcess(self, w) for w in range(self.workers)]
+        return [_WorkerProcess(self, worker) for worker in range(self.workers)]
 
-    def successor(self, workers: int, window: int) -> WorkerPool:
+    def make_successor(self, workers: int, window: int) -> WorkerPool:
         """Return a pool, not yet started, for the same map-style dataset."""
         states = [None] * workers if self._program.states else ()
         program = dataclasses.replace(self._program, workers=workers, states=states)
@@ -174,12 +181,12 @@ class WorkerPool:
         LauncherWorkers(
             self.scheduler,
             cast(Runnable, program),
-            _IMPORTED,
+            _PRELOADED_MODULES,
             inherited=program.inherited,
         ).start()
 
     def request_batch(
-        self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
+        self, worker: int, keys: Any, draw_epoch: int = 0, *, with_state: bool = False
     ) -> None:
         """Request a batch from a worker, after its earlier requests.
 
@@ -187,19 +194,25 @@ class WorkerPool:
             worker: The worker's number.
             keys: For a map-style dataset, the batch's keys.  For an iterable one, only
                 the length is used; None for a single sample.
-            epoch: The epoch for random steps; 0 sends none.
+            draw_epoch: The epoch for random steps; 0 sends none.
             with_state: Whether the answer contains the worker's state.
         """
         request = keys
         if self._program.iterable:
             size, number = keys and len(keys), self._request_counts[worker]
-            request = requests.Next(self._epoch, number, size, self._seed)
+            request = requests.NextBatch(
+                self._iteration, number, size, self._shared_seed
+            )
             self._request_counts[worker] += 1
-        self.send(worker, requests.WithState(request) if with_state else request, epoch)
+        if with_state:
+            request = requests.WithState(request)
+        self.send(worker, request, draw_epoch)
 
     def initial_state_request(self) -> requests.WithState:
         """Return a request for a worker's state before its first batch."""
-        return requests.WithState(requests.Next(self._epoch, 0, 0, self._seed))
+        return requests.WithState(
+            requests.NextBatch(self._iteration, 0, 0, self._shared_seed)
+        )
 
     def next(self, timeout_s: float | None = None) -> Answer | None:
         """Wait for the next answer, and return it; None if no request is unanswered.
@@ -214,22 +227,24 @@ class WorkerPool:
         """
         timeout_s = -1.0 if timeout_s is None else timeout_s
         if self._has_waited:
-            due = self.scheduler.next(timeout_s)
+            result = self.scheduler.next(timeout_s)
         else:
-            due = startup_progress.wait_for_first(self.scheduler, timeout_s)
+            result = startup_progress.wait_for_first(self.scheduler, timeout_s)
             self._has_waited = True
-        match due.kind:
+        match result.kind:
             case "output":
-                return self._take_answer(due)
+                return self._take_answer(result)
             case "end":
                 return None
             case "timeout":
                 raise TimeoutError
             case "full":
-                raise worker_texts.arena_full_error(due, "A batch", "batches", "clone")
+                raise worker_texts.arena_full_error(
+                    result, "A batch", "batches", "clone"
+                )
             case "exited":
-                raise worker_died(due)
-        raise worker_texts.closed_error(self._owner)
+                raise worker_died_error(result)
+        raise worker_texts.closed_error(self._owner_pid)
 
     def usage(self) -> LocalStats:
         """Return the measured times of the workers and of this process."""
@@ -240,8 +255,8 @@ class WorkerPool:
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers, and drop unanswered requests."""
         workers = self._program.workers
-        self._epoch += 1
-        self._seed = shared_seed
+        self._iteration += 1
+        self._shared_seed = shared_seed
         self._request_counts = [0] * workers
         self._drop_files()
         self.scheduler.reset([(0,)] * workers, 0, [False] * workers)
@@ -254,14 +269,17 @@ class WorkerPool:
             self.started.close()
         self._drop_files()
 
-    def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Send a worker a request in a form that `requests.pack` accepts."""
+    def send(self, worker: int, request: Any, draw_epoch: int = 0) -> None:
+        """Send a worker a request in a form that `requests.pack` accepts.
+
+        `draw_epoch` is the epoch for random steps; 0 sends none.
+        """
         words, file = requests.pack(request), None
         if len(words) + requests.EPOCH_WORDS > self._program.position_capacity:
             words, file = requests.move_to_file(words)
         self._files[worker].append(file)
-        if epoch:
-            words = requests.with_epoch(words, epoch)
+        if draw_epoch:
+            words = requests.with_epoch(words, draw_epoch)
         self.scheduler.add_request(worker, words)
 
     def _drop_files(self) -> None:
@@ -270,35 +288,42 @@ class WorkerPool:
                 if file := files.popleft():
                     file.close()
 
-    def _take_answer(self, due: _core.NextResult) -> Answer:
-        worker = due.stream
-        answer = self._receive(due)
+    def _take_answer(self, result: _core.NextResult) -> Answer:
+        worker = result.stream
+        answer = self._receive(result)
         self.scheduler.advance()
         if self._files[worker] and (file := self._files[worker].popleft()):
             file.close()
         return answer
 
-    def _receive(self, due: _core.NextResult) -> Answer:
+    def _receive(self, result: _core.NextResult) -> Answer:
         """Decode an answer, and time a sample of these calls."""
         times = self._times
         times.calls_until_measured -= 1
         if times.calls_until_measured:
-            return self._decode(due)
-        return times.measure(RECEIVE, self._decode, due)
+            return self._decode(result)
+        return times.measure(RECEIVE, self._decode, result)
 
-    def _decode(self, due: _core.NextResult) -> Answer:
-        element, _ = receive_output(self.scheduler, due)
-        if due.error:
-            return Answer(due.stream, error=failures.unpack_failure(element))
+    def _decode(self, result: _core.NextResult) -> Answer:
+        element, _ = receive_output(self.scheduler, result)
+        if result.error:
+            return Answer(result.stream, error=failures.unpack_failure(element))
         try:
             value, state = encoding.decode(element)
         except Exception as error:
             error.add_note(failures.RECEIVING)
-            return Answer(due.stream, error=error, state=encoding.state_of(element))
+            return Answer(result.stream, error=error, state=encoding.state_of(element))
         if type(value) is SendFailure:
-            failure = failures.unpack_failure(value.failure)
-            return Answer(due.stream, error=failure, state=state)
-        return Answer(due.stream, value, state=state)
+            send_error = failures.unpack_failure(value.packed_error)
+            return Answer(result.stream, error=send_error, state=state)
+        return Answer(result.stream, value, state=state)
+
+
+class _ProcessStatus(NamedTuple):
+    pid: int  # 0 until the process has started.
+    is_alive: bool
+    # In the format of waitpid(2); None before the end, and after `WorkerPool.close`.
+    wait_status: int | None
 
 
 class _WorkerProcess:
@@ -324,9 +349,9 @@ class _WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        deadline = time.monotonic() + _START_S
-        while not (pid := self._process_info()[0]) and time.monotonic() < deadline:
-            time.sleep(_STEP_S)
+        deadline = time.monotonic() + _PID_TIMEOUT_S
+        while not (pid := self._status().pid) and time.monotonic() < deadline:
+            time.sleep(_PID_POLL_S)
         return pid or None
 
     ident = pid
@@ -335,17 +360,17 @@ class _WorkerProcess:
     def exitcode(self) -> int | None:
         if self.is_alive():
             return None
-        status = self._process_info()[2]  # None after `close`.
-        return 0 if status is None else os.waitstatus_to_exitcode(status)
+        wait_status = self._status().wait_status  # None after `close`.
+        return 0 if wait_status is None else os.waitstatus_to_exitcode(wait_status)
 
     def is_alive(self) -> bool:
         # A process that is about to start counts as alive.
-        pool = self._pool()
-        pid, alive, _ = self._process_info()
-        return pool is not None and not pool.closed and (alive or not pid)
+        pool, status = self._pool(), self._status()
+        is_open = pool is not None and not pool.closed
+        return is_open and (status.is_alive or not status.pid)
 
     def join(self, timeout: float | None = None) -> None:
-        pid = self._process_info()[0]
+        pid = self._status().pid
         if not pid:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -370,6 +395,5 @@ class _WorkerProcess:
     def _process(self) -> BaseProcess | None:
         return self._started.process_of(self._worker) if self._started else None
 
-    def _process_info(self) -> tuple[int, bool, int | None]:
-        """Return the process's pid, whether it is alive, and its wait status."""
-        return self._scheduler.processes()[self._worker]
+    def _status(self) -> _ProcessStatus:
+        return _ProcessStatus(*self._scheduler.processes()[self._worker])

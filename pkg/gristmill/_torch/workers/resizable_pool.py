@@ -19,8 +19,12 @@ from gristmill._torch.workers.pool import Answer, WorkerPool
 class ResizablePool:
     """Sends requests to a `WorkerPool`, and replaces it by another one on demand.
 
-    The old pool still answers its requests, so nothing is computed twice.  One thread
-    may send requests, another may call `next`, and any may call `set_workers`.
+    The old pool still answers its requests, so nothing is computed twice.
+
+    The iterator's thread calls all methods except two.  `PinThread` may call `next` at
+    the same time, and any thread may call `set_workers`.  `_successor_lock` protects
+    changes of `successor` and `_unstarted_workers`.  Only the iterator's thread
+    replaces `_pool`.
 
     Args:
         window: The maximum number of unanswered requests.
@@ -31,19 +35,21 @@ class ResizablePool:
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
-        self._numbers = program.workers
+        # The number of workers that the iterator counts with.
+        self._iterator_workers = program.workers
         self._pool = WorkerPool(program, loader, window)
         # Old pools that still have requests to answer, oldest first.
         self._old_pools: collections.deque[WorkerPool] = collections.deque()
         # The iterator's worker number of each unanswered request that a worker with
-        # another number computes.
+        # another number computes.  `next` removes the oldest.
         self._request_workers: collections.deque[int] = collections.deque()
-        self._asked = 0
+        # The number of requests that `_pool` assigned to other worker numbers.
+        self._reassigned_count = 0
         # Replaces `_pool` when all of its workers have answered their first request.
         self.successor: WorkerPool | None = None
-        # The workers of `successor` that have not answered it.
-        self._unstarted = 0
-        self._changing = threading.Lock()
+        # The number of workers of `successor` that have not answered it.
+        self._unstarted_workers = 0
+        self._successor_lock = threading.Lock()
 
     @property
     def workers(self) -> int:
@@ -65,19 +71,19 @@ class ResizablePool:
 
     def set_workers(self, count: int, window: int) -> None:
         """Start `count` workers, for `switch_to_successor` to switch to."""
-        with self._changing:
+        with self._successor_lock:
             self._end_successor()
             if count == self._pool.workers:
                 return
-            successor = self._pool.successor(count, window)
+            successor = self._pool.make_successor(count, window)
             try:
                 successor.start()
                 for worker in range(count):
-                    successor.send(worker, requests.Next(0, 0, 0, None))
+                    successor.send(worker, requests.NextBatch(0, 0, 0, None))
             except BaseException:
                 successor.close()
                 raise
-            self.successor, self._unstarted = successor, count
+            self.successor, self._unstarted_workers = successor, count
 
     def switch_to_successor(self) -> bool:
         """Switch to the successor if all its workers have started; return whether so.
@@ -85,26 +91,27 @@ class ResizablePool:
         Raises:
             Exception: One of its workers could not start. The present pool continues.
         """
-        with self._changing:
-            after = self.successor
-            if after is None or not self._has_started(after):
+        with self._successor_lock:
+            successor = self.successor
+            if successor is None or not self._receive_first_answers(successor):
                 return False
             # Set before `_pool`: `next` may run in another thread.
             self._old_pools.append(self._pool)
-            self._pool, self.successor, self._asked = after, None, 0
+            self._pool, self.successor = successor, None
+            self._reassigned_count = 0
             return True
 
     def request_batch(
-        self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
+        self, worker: int, keys: Any, draw_epoch: int = 0, *, with_state: bool = False
     ) -> None:
         """Request a batch, see `WorkerPool.request_batch`."""
         self._pool.request_batch(
-            self._number_of(worker), keys, epoch, with_state=with_state
+            self._assign_worker(worker), keys, draw_epoch, with_state=with_state
         )
 
-    def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Send any request, see `requests.pack`."""
-        self._pool.send(self._number_of(worker), request, epoch)
+    def send(self, worker: int, request: Any, draw_epoch: int = 0) -> None:
+        """Send any request, see `WorkerPool.send`."""
+        self._pool.send(self._assign_worker(worker), request, draw_epoch)
 
     def initial_state_request(self) -> requests.WithState:
         """Return a request for a worker's state before its first batch."""
@@ -120,7 +127,7 @@ class ResizablePool:
             if answer is not None or pool is current:
                 break
             self._old_pools.popleft().close()
-        if answer is None or pool.workers == self._numbers:
+        if answer is None or pool.workers == self._iterator_workers:
             return answer
         return answer._replace(worker=self._request_workers.popleft())
 
@@ -131,26 +138,30 @@ class ResizablePool:
 
     def close(self) -> None:
         """End the workers.  Delivered batches stay valid."""
-        with self._changing:
+        with self._successor_lock:
             self._end_successor()
         self._pool.close()
         self._end_old_pools()
 
-    def _number_of(self, worker: int) -> int:
-        """Return the pool's worker for a request to the iterator's `worker`."""
-        if self._pool.workers == self._numbers:
+    def _assign_worker(self, worker: int) -> int:
+        """Choose the pool's worker for a request to the iterator's `worker`."""
+        if self._pool.workers == self._iterator_workers:
             return worker
         self._request_workers.append(worker)
-        self._asked += 1
-        return self._asked % self._pool.workers
+        self._reassigned_count += 1
+        return self._reassigned_count % self._pool.workers
 
-    def _has_started(self, pool: WorkerPool) -> bool:
+    def _receive_first_answers(self, successor: WorkerPool) -> bool:
+        """Take the first answers that have arrived; return whether all have.
+
+        The caller holds the lock.
+        """
         try:
-            while self._unstarted:
-                answer = pool.next(0.0)
+            while self._unstarted_workers:
+                answer = successor.next(0.0)
                 if answer is not None:
                     answer.result()
-                self._unstarted -= 1
+                self._unstarted_workers -= 1
         except TimeoutError:
             return False
         except Exception:
@@ -159,6 +170,7 @@ class ResizablePool:
         return True
 
     def _end_successor(self) -> None:
+        """Close the successor; the caller holds the lock."""
         if self.successor is not None:
             self.successor.close()
             self.successor = None

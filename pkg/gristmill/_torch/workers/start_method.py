@@ -27,22 +27,22 @@ def default() -> Any:
     If the program has initialized JAX, the launcher replaces "fork": JAX has threads,
     and a fork of such a process may wait forever for a lock of theirs.
     """
-    if torch.multiprocessing.get_start_method() == "fork" and _has_jax_begun():
+    if torch.multiprocessing.get_start_method() == "fork" and _is_jax_initialized():
         _warn_of_jax()
         return LauncherContext()
     return torch.multiprocessing
 
 
-def _has_jax_begun() -> bool:
+def _is_jax_initialized() -> bool:
     bridge = sys.modules.get("jax._src.xla_bridge")
-    begun = getattr(bridge, "backends_are_initialized", None)
-    return begun is not None and bool(begun())
+    is_initialized = getattr(bridge, "backends_are_initialized", None)
+    return is_initialized is not None and bool(is_initialized())
 
 
 @functools.cache  # Warn once.
 def _warn_of_jax() -> None:
     warnings.warn(
-        "JAX is initialized, and a fork of its process may deadlock. Workers are"
+        "JAX is initialized, and a fork of this process may deadlock. Workers are"
         " therefore forks of a launcher process, which does not have this program's"
         ' variables. Pass multiprocessing_context="launcher" to choose that'
         ' explicitly, or "fork" to fork anyway.',

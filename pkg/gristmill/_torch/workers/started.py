@@ -17,7 +17,7 @@ import threading
 import time
 from multiprocessing import connection, reduction
 from multiprocessing.process import BaseProcess
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -32,14 +32,25 @@ from gristmill._workers.processes import (
 )
 
 # The time after `close` for workers to exit by themselves, before they are killed.
-_LEAVE_S = 1.0
+_EXIT_TIMEOUT_S = 1.0
 # `close` writes this to the eventfd.  It is more than the workers' requests can add up
 # to.
-_END = 1 << 32
+_CLOSE_REQUEST = 1 << 32
+
+
+class _RunningWorker(NamedTuple):
+    worker: int
+    generation: int
+    process: BaseProcess
 
 
 class StartedProcesses:
-    """The processes of one pool of workers; with `restarts`, dead ones are replaced."""
+    """The processes of one pool of workers; with `restarts`, dead ones are replaced.
+
+    `start` starts the processes in the calling thread, and then the thread
+    "gristmill-workers".  From then on only that thread changes `_running`, starts
+    replacements and reaps processes.
+    """
 
     def __init__(
         self,
@@ -52,16 +63,18 @@ class StartedProcesses:
         self._program = program
         self._context = context
         self._restarts = restarts
-        self._owner = os.getpid()
+        self._owner_pid = os.getpid()
         # A duplicate, because forked processes must not use the engine's descriptor.
         self._arena = _Descriptor(
             fcntl.fcntl(scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
         )
-        # Workers write to it to request larger slots, and `close` to end the thread.
-        self._calls = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        # An eventfd that wakes the thread.  Workers write to request larger slots,
+        # and `close` to end the thread.
+        self._wakeup = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        # Set by `close`.
         self._closing = False
-        # The worker, generation and process, by pidfd.
-        self._running: dict[int, tuple[int, int, BaseProcess]] = {}
+        # By pidfd.
+        self._running: dict[int, _RunningWorker] = {}
         self._thread = threading.Thread(
             target=self._watch, name="gristmill-workers", daemon=True
         )
@@ -87,20 +100,19 @@ class StartedProcesses:
 
     def process_of(self, worker: int) -> BaseProcess | None:
         """Return the process of a worker, or None if it has ended."""
+        # A copy, because the thread changes `_running`.
         running = list(self._running.values())
-        return next(
-            (process for number, _, process in running if number == worker), None
-        )
+        return next((one.process for one in running if one.worker == worker), None)
 
     def close(self) -> None:
         """End the workers.  Does nothing in a fork of the process that started them."""
         started = self._thread.ident is not None
-        if not started or self._closing or os.getpid() != self._owner:
+        if not started or self._closing or os.getpid() != self._owner_pid:
             return
         self._closing = True
         atexit.unregister(self.close)
         self._scheduler.close()
-        os.eventfd_write(self._calls.fd, _END)
+        os.eventfd_write(self._wakeup.fd, _CLOSE_REQUEST)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -108,7 +120,7 @@ class StartedProcesses:
         by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
             target=_SERVE,
-            args=(self._program, self._arena, self._calls, worker, generation),
+            args=(self._program, self._arena, self._wakeup, worker, generation),
             kwargs={"by_main_thread": by_main_thread},
             daemon=True,
         )
@@ -119,7 +131,7 @@ class StartedProcesses:
             process.kill()
             process.join()
             raise
-        self._running[pidfd] = worker, generation, process
+        self._running[pidfd] = _RunningWorker(worker, generation, process)
         self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
@@ -130,10 +142,10 @@ class StartedProcesses:
 
     def _handle_events(self) -> bool:
         """Wait for requests and exits of workers; return whether `close` was called."""
-        for fd in connection.wait([self._calls.fd, *self._running]):
-            if fd != self._calls.fd:
+        for fd in connection.wait([self._wakeup.fd, *self._running]):
+            if fd != self._wakeup.fd:
                 self._replace(cast(int, fd))
-            elif os.eventfd_read(self._calls.fd) >= _END:
+            elif os.eventfd_read(self._wakeup.fd) >= _CLOSE_REQUEST:
                 return True
             else:
                 self._scheduler.on_slot_requested()
@@ -141,36 +153,36 @@ class StartedProcesses:
 
     def _replace(self, pidfd: int) -> None:
         """Reap a process, and start a replacement if workers are restarted."""
-        worker, generation = self._reap(pidfd)
+        exited = self._reap(pidfd)
         if self._restarts and not self._closing:
             try:
-                self._start(worker, generation + 1)
+                self._start(exited.worker, exited.generation + 1)
             except Exception as error:
                 self._scheduler.on_failed(f"A worker could not be started: {error!r}")
 
     def _end_all(self) -> None:
-        """Wait for workers to exit, and kill those that have not after `_LEAVE_S`."""
-        deadline = time.monotonic() + _LEAVE_S
-        for pidfd, (_, _, process) in list(self._running.items()):
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
+        """Wait `_EXIT_TIMEOUT_S` for workers to exit, then kill the others."""
+        deadline = time.monotonic() + _EXIT_TIMEOUT_S
+        for pidfd, running in list(self._running.items()):
+            running.process.join(max(0.0, deadline - time.monotonic()))
+            if running.process.is_alive():
+                running.process.kill()
             self._reap(pidfd)
         os.close(self._arena.fd)
-        os.close(self._calls.fd)
+        os.close(self._wakeup.fd)
         # The user may keep this object's processes, which must not hold the dataset.
         del self._program
 
-    def _reap(self, pidfd: int) -> tuple[int, int]:
-        """Report the exit of a process; return its worker and generation."""
-        worker, generation, process = self._running.pop(pidfd)
-        process.join()
+    def _reap(self, pidfd: int) -> _RunningWorker:
+        """Wait for the exit of a process, report it to the core, and return it."""
+        exited = self._running.pop(pidfd)
+        exited.process.join()
         os.close(pidfd)
-        code = process.exitcode or 0
+        code = exited.process.exitcode or 0
         # In the format of waitpid(2).
-        status = -code if code < 0 else code << 8
-        self._scheduler.on_exited(worker, generation, status)
-        return worker, generation
+        wait_status = -code if code < 0 else code << 8
+        self._scheduler.on_exited(exited.worker, exited.generation, wait_status)
+        return exited
 
 
 class _Descriptor:
@@ -180,17 +192,17 @@ class _Descriptor:
         self.fd = fd
 
     def __reduce__(self) -> Any:
-        return _receive, (reduction.DupFd(self.fd),)
+        return _receive_descriptor, (reduction.DupFd(self.fd),)
 
 
-def _receive(sent: Any) -> _Descriptor:
-    return _Descriptor(sent.detach())
+def _receive_descriptor(duplicate: Any) -> _Descriptor:
+    return _Descriptor(duplicate.detach())
 
 
 def _serve(
     program: FetchProgram,
     arena: _Descriptor,
-    calls: _Descriptor,
+    wakeup: _Descriptor,
     worker: int,
     generation: int,
     *,
@@ -208,13 +220,13 @@ def _serve(
     # Multiprocessing ends its children by SIGTERM.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     engine_worker.serve(
-        cast(Runnable, program), arena.fd, calls.fd, -1, worker, generation
+        cast(Runnable, program), arena.fd, wakeup.fd, -1, worker, generation
     )
 
 
-class _Target:
+class _ServeTarget:
     """Calls `_serve`; unpickling it freezes torch's objects before importing ours.
 
     Otherwise the garbage collector of a spawned process would traverse all objects of
@@ -225,17 +237,18 @@ class _Target:
 
     def __reduce__(self) -> Any:
         # Unpickled in this order: first torch is imported, then its objects are frozen.
-        return _last, ((torch.Tensor, _Frozen(), _Worker(), _serve),)
+        steps = (torch.Tensor, _FreezeObjects(), _BeginImport(), _serve)
+        return _last_item, (steps,)
 
 
-class _Frozen:
+class _FreezeObjects:
     """Calls `gc.freeze` when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return gc.freeze, ()
 
 
-class _Worker:
+class _BeginImport:
     """Calls `_begin_import` when it is unpickled, which is before the dataset."""
 
     def __reduce__(self) -> Any:
@@ -251,18 +264,19 @@ def _begin_import() -> None:
     os.environ[nesting.IMPORTING] = "1"
 
 
-_last = operator.itemgetter(-1)
-_SERVE = _Target()
+_last_item = operator.itemgetter(-1)
+_SERVE = _ServeTarget()
 
 
-def _end_with(parent: Any) -> None:
-    ends = [parent.sentinel]
+def _exit_with_parent(parent: Any) -> None:
+    """Wait until the parent process ends, and exit."""
+    parent_fds = [parent.sentinel]
     try:
         # Processes forked later may keep the other end of the sentinel open.
-        ends.append(os.pidfd_open(parent.pid))
+        parent_fds.append(os.pidfd_open(parent.pid))
     except ProcessLookupError:
         os._exit(1)
     except OSError:
         pass  # No descriptor is left.
-    connection.wait(ends)
+    connection.wait(parent_fds)
     os._exit(1)

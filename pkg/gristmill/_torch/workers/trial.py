@@ -50,7 +50,9 @@ class TorchTrial:
         if workers and loader.prefetch_factor is None:
             options["prefetch_factor"] = DEFAULT_PREFETCH
         loader.__dict__.update(options, _iterator=None, overlap_epochs=False)
-        self._generator_states = [(one, one.get_state()) for one in _generators(loader)]
+        self._generator_states = [
+            (generator, generator.get_state()) for generator in _generators(loader)
+        ]
         try:
             return self._iterate(loader)
         except BaseException:
@@ -75,13 +77,13 @@ class TorchTrial:
 
 def copy_of(loader: Any) -> Any:
     """Return a copy without an iterator; do not call a subclass's copy methods."""
-    made = object.__new__(type(loader))
-    made.__dict__.update(loader.__dict__, _iterator=None)
-    return made
+    loader_copy = object.__new__(type(loader))
+    loader_copy.__dict__.update(loader.__dict__, _iterator=None)
+    return loader_copy
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
     """Return the generators that belong to a loader and its samplers."""
     owners = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
-    found = [getattr(owner, "generator", None) for owner in owners]
-    return [one for one in found if isinstance(one, torch.Generator)]
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    return [each for each in generators if isinstance(each, torch.Generator)]
