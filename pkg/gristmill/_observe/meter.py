@@ -337,12 +337,18 @@ class Measurement:
             if meter.spec is None:
                 meter.spec = spec
 
+    def worker_numbers(self) -> list[WorkerNumbers]:
+        """Return the numbers of each worker; any thread may call it."""
+        # A copy, since the thread of the iterator may add a worker.
+        return list(self.workers.values())
+
     def totals(self) -> list[Meter]:
         """Return the meters with the numbers of the workers added."""
+        workers = self.worker_numbers()
         merged = []
         for meter in self.meters:
             numbers = dataclasses.replace(meter.numbers)
-            for worker in self.workers.values():
+            for worker in workers:
                 numbers.add_worker(worker.numbers[meter.number])
             merged.append(dataclasses.replace(meter, numbers=numbers))
         return merged

@@ -234,7 +234,7 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
             sending_s=worker.sending_ns / max(worker.elements, 1) / 1e9,
             elements=worker.elements,
         )
-        for worker in measurement.workers.values()
+        for worker in measurement.worker_numbers()
     ]
     others_s = measurement.others_ns / 1e9
     total_s = sum(stage.seconds for stage in stages) * outputs + others_s

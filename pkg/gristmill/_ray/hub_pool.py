@@ -6,6 +6,7 @@ their results are lost too.  The pool then starts another hub and calls it again
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -77,8 +78,10 @@ class HubPool:
         self._refusal = ""
         # Keyed by location, so that all answers of an actor count for one object.
         self._actors: dict[ActorLocation, Actor] = {}
-        # The number of each lane of this job in calls of the hub.
+        # The number of each lane of this job in calls of the hub.  Threads of several
+        # lanes add to it without a lock, so numbers come from a counter.
         self._lane_numbers: dict[Lane, int] = {}
+        self._next_lane_number = itertools.count()
         self._progress = StartProgress(ray)
         # The reason why no more answers will come; empty until then.
         self.failure = ""
@@ -182,7 +185,9 @@ class HubPool:
         return f"the actors named {self._name!r}"
 
     def _lane_number(self, lane: Lane) -> int:
-        return self._lane_numbers.setdefault(lane, len(self._lane_numbers))
+        if (number := self._lane_numbers.get(lane)) is not None:
+            return number
+        return self._lane_numbers.setdefault(lane, next(self._next_lane_number))
 
     def _joined_hub(self) -> Any:
         """Return the hub after it has added this job; None if the pool has ended."""
