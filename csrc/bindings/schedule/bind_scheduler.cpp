@@ -232,7 +232,8 @@ void scheduler(py::module_& m) {
             if (slot == nullptr) {
               throw std::runtime_error(
                   "hold() must be called between a next() that returned an "
-                  "output and its advance()");
+                  "output and its advance(), before close(), and in the "
+                  "process that made the scheduler");
             }
             return reinterpret_cast<std::uintptr_t>(slot);
           },

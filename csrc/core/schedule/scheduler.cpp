@@ -293,12 +293,12 @@ NextResult Scheduler::next(double timeout_s) {
 
 void Scheduler::advance() {
   const MutexLock lock(mutex_);
-  schedule_.advance();
+  if (!is_over()) schedule_.advance();
 }
 
 ArenaSlot* Scheduler::hold() {
   const MutexLock lock(mutex_);
-  return schedule_.hold();
+  return is_over() ? nullptr : schedule_.hold();
 }
 
 Status Scheduler::reset(const RunPosition& start) {

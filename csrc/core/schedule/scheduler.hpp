@@ -13,8 +13,8 @@
 // read the state.  A private mutex guards the schedule.  It is not held while
 // next() sleeps or while the WorkerStarter is called.
 //
-// Fork: in a child, next() returns kForked, and most other calls do nothing.
-// Do not call advance() or hold() there: they do not check for a fork.
+// Fork: in a child, next() returns kForked, hold() returns nullptr, and calls
+// that would change something do nothing.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ class Scheduler final : public WorkerEvents {
   void advance();
 
   // Adds a view to the slot of the output that next() returned last, and
-  // returns the slot; nullptr after advance() or close().  The caller must call
-  // release_view().
+  // returns the slot; nullptr after advance() or close(), and in a fork.  The
+  // caller must call release_view().
   [[nodiscard]] ArenaSlot* hold();
 
   // Withdraws all units and continues from another position.

@@ -668,6 +668,26 @@ void test_fork_returns_forked_and_parent_continues() {
   CHECK_EQ(read_output(first.output, 8).value, value_of(0, 0, 0));
 }
 
+void test_fork_neither_holds_nor_advances() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 40, 1));
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
+  CHECK(scheduler->next(60).kind == NextKind::kOutput);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool holds = scheduler->hold() != nullptr;
+    scheduler->advance();
+    const bool advanced = scheduler->position().positions[0] != Position{0};
+    _exit(holds || advanced ? 1 : 0);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(pid, &status, 0), pid);
+  CHECK_EQ(status, 0);
+  // The child has not counted a delivery in the shared memory.
+  CHECK_EQ(scheduler->region().control().delivered.load(), 0U);
+  CHECK(drain(*scheduler, 8) == expected_ranges(1, 40));
+}
+
 void test_corrupt_unit_is_error() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
@@ -785,6 +805,7 @@ int main() {
   test_timed_out_unit_is_not_reported_as_slow();
   test_worker_not_admitted_claims_nothing();
   test_fork_returns_forked_and_parent_continues();
+  test_fork_neither_holds_nor_advances();
   test_corrupt_unit_is_error();
   test_invalid_position_length_is_error();
   test_ten_thousand_units_are_delivered();
