@@ -233,7 +233,7 @@ class _Lanes:
         try:
             used = slot_writer.encode(writer, outputs, failure)
         except slot_writer.SlotTooSmallError as need:
-            address = end.need(need.bytes)
+            address = end.request_larger_slot(need.bytes)
             if address is None:
                 return
             writer = slot_writer.SlotWriter(address, need.bytes)
@@ -244,7 +244,7 @@ class _Lanes:
     def _answer_calls(self) -> None:
         try:
             while os.eventfd_read(self._calls_fd) < _END:
-                self._scheduler.on_slot_requested()
+                self._scheduler.on_worker_notified()
         finally:
             self._end_thread()
 

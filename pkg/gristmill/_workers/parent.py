@@ -56,7 +56,7 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
             ``load(blob_fd)`` returns the program. It is called once in the zygote,
             or, if it starts threads, once in each worker. All share the descriptor, so
             ``load`` must not use the file position. ``serve(program, arena_fd,
-            slot_request_fd, started_fd, worker, generation)`` runs a worker until it
+            notify_fd, started_fd, worker, generation)`` runs a worker until it
             returns. It closes started_fd after the first output, so that more workers
             may begin. ``run_main(text)`` runs the main program again.
         main: The `main_module.description` of the main program. If it is empty,

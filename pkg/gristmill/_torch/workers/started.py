@@ -136,7 +136,7 @@ class StartedProcesses:
             elif os.eventfd_read(self._calls.fd) >= _END:
                 return True
             else:
-                self._scheduler.on_slot_requested()
+                self._scheduler.on_worker_notified()
         return False
 
     def _replace(self, pidfd: int) -> None:
