@@ -24,7 +24,8 @@ def arena_full_error(
     return ArenaFull(
         f"{one} needs {due.needed_bytes} bytes of shared memory, but {due.used_bytes} "
         f"of {due.limit_bytes} are in use: {due.viewed_bytes} by {due.viewed_slots} "
-        f"{many} that you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
+        f"{many} that you keep. Keep fewer, {copy} what you keep, or raise "
+        "memory_limit."
     )
 
 

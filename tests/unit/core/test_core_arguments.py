@@ -237,7 +237,7 @@ def test_position_of_any_type_and_length_is_accepted() -> None:
     for position in ([7], np.arange(9000)[::-1], (-(2**63), 2**63 - 1)):
         scheduler.reset([position], 0, [False])
         assert scheduler.position()[0][0].tolist() == list(position)
-    with pytest.raises(ValueError, match="1 to 9000 integers .*, got 9001"):
+    with pytest.raises(ValueError, match=r"1 to 9000 integers .*, got 9001"):
         scheduler.reset([np.zeros(9001, np.int64)], 0, [False])
     with pytest.raises(TypeError, match="must have dtype int64"):
         scheduler.reset([np.zeros(1, np.int32)], 0, [False])
