@@ -27,8 +27,8 @@ void TaskGroup::done() {
   if (--open_tasks_ == 0) all_done_.notify_all();
 }
 
-// Returns true if no task was open at the fork.  Called in a forked child,
-// where the mutex may be locked forever by a thread that does not exist.
+// Returns true if no task was open at the fork.  For a forked child, whose copy
+// of the mutex may be locked forever.
 bool TaskGroup::was_empty_at_fork() const { return open_tasks_ == 0; }
 
 bool TaskGroup::wait() {

@@ -182,7 +182,8 @@ void Arena::drop_idle(std::uint64_t bytes) {
 ArenaSlot* Arena::cut(std::uint64_t capacity) {
   const auto find_range = [&] {
     return std::ranges::find_if(free_ranges_, [&](const auto& range) {
-      return range.second >= capacity;
+      const auto& [offset, length] = range;
+      return length >= capacity;
     });
   };
   auto range = find_range();
@@ -199,11 +200,11 @@ ArenaSlot* Arena::cut(std::uint64_t capacity) {
   unused_slots_.pop_back();
   slot->mapping = mapping_;
   slot->populated = 0;
-  slot->offset = range->first;
+  const auto [offset, length] = *range;
+  slot->offset = offset;
   slot->capacity = capacity;
-  const std::uint64_t remaining = range->second - capacity;
   free_ranges_.erase(range);
-  if (remaining > 0) free_ranges_[slot->offset + capacity] = remaining;
+  if (length > capacity) free_ranges_[offset + capacity] = length - capacity;
   return slot;
 }
 

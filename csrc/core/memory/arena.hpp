@@ -49,7 +49,7 @@ struct ArenaMapping {
   // A stack of the slots whose last view has ended.  Any thread pushes to it;
   // reclaim() empties it.
   std::atomic<ArenaSlot*> returned_slots{nullptr};
-  // Of the arena, each slot with views and each PinnedSlot.
+  // One of the arena, of each slot with views and of each PinnedSlot.
   std::atomic<std::uint64_t> references{1};
   // Unmaps and deletes the mapping.  This is a pointer because the last
   // reference may be in another shared library than the arena.

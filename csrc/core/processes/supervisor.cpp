@@ -92,10 +92,10 @@ void WorkerGroup::kill(int worker) {
     Supervisor::Group* const group = supervisor->find(id);
     if (group == nullptr) return;
     for (auto& [key, process] : group->workers) {
-      if (key.first == worker) kill_process(process.pidfd.get());
+      if (key.worker == worker) kill_process(process.pidfd.get());
     }
     for (auto& request : group->requests) {
-      request.killed |= request.key.first == worker;
+      request.must_kill |= request.key.worker == worker;
     }
   });
 }
@@ -173,7 +173,7 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
   Launcher& launcher = launchers_[modules];
   launcher.pidfd = std::move(pidfd);
   launcher.channel = Channel(std::move(near));
-  launcher.watch =
+  launcher.pidfd_watch =
       loop_.watch(launcher.pidfd.get(), EPOLLIN,
                   [this, &launcher] { on_launcher_exited(launcher); });
   launcher.channel_watch =
@@ -219,7 +219,7 @@ void Supervisor::on_launcher_exited(Launcher& launcher) {
 }
 
 void Supervisor::close_launcher(Launcher& launcher) {
-  loop_.unwatch(launcher.watch);
+  loop_.unwatch(launcher.pidfd_watch);
   loop_.unwatch(launcher.channel_watch);
   reap(launcher.pidfd.get());
   std::erase_if(launchers_,
@@ -265,8 +265,8 @@ void Supervisor::send_requests(Group& group) {
   for (Request& request : group.requests) {
     if (std::exchange(request.sent, true)) continue;
     group.channel.push({.kind = Message::kStartWorker,
-                        .worker = request.key.first,
-                        .generation = request.key.second});
+                        .worker = request.key.worker,
+                        .generation = request.key.generation});
   }
   flush(group, group.channel);
 }
@@ -279,7 +279,7 @@ void Supervisor::on_zygote_ready(Group& group) {
       on_worker_started(group, key, *packet);
     } else if (message.kind == Message::kExited) {
       on_worker_exited(group, key);  // Its pidfd's event may come later.
-      group.events->on_exit_status(key.first, key.second, message.value);
+      group.events->on_exit_status(key.worker, key.generation, message.value);
     } else if (message.kind == Message::kLoadInWorkers) {
       group.loads_in_workers = group.retiring = true;
     } else if (message.kind == Message::kFailed) {
@@ -312,8 +312,7 @@ void Supervisor::on_zygote_exited(Group& group) {
                     " times before a worker had started; last: " +
                     (group.last_exit.empty() ? "unknown" : group.last_exit) +
                     ". Its own messages are on this process's stderr; if there "
-                    "are none, the system may have killed it for memory (see "
-                    "dmesg)");
+                    "are none, the system may have killed it for memory");
     return;
   }
   start_zygote(group);
@@ -323,23 +322,23 @@ void Supervisor::on_worker_started(Group& group, Key key, Packet& packet) {
   const auto request = std::ranges::find(group.requests, key, &Request::key);
   if (request == group.requests.end()) return;
   if (packet.fds.empty()) return fail(group, kNoDescriptors);
-  const bool killed = request->killed;
+  const bool must_kill = request->must_kill;
   group.requests.erase(request);
   group.failed_starts = 0;
   const int pidfd = packet.fds[0].get();
   const Serial serial = watch(
       group, pidfd, [this, &group, key] { on_worker_exited(group, key); });
   group.workers.emplace(key, WorkerProcess{std::move(packet.fds[0]), serial});
-  group.events->on_started(key.first, key.second, packet.message.value);
-  if (killed) kill_process(pidfd);
+  group.events->on_started(key.worker, key.generation, packet.message.value);
+  if (must_kill) kill_process(pidfd);
 }
 
 void Supervisor::on_worker_exited(Group& group, Key key) {
   const auto at = group.workers.find(key);
   if (at == group.workers.end()) return;
-  loop_.unwatch(at->second.watch);
+  loop_.unwatch(at->second.pidfd_watch);
   group.workers.erase(at);
-  group.events->on_exited(key.first, key.second);
+  group.events->on_exited(key.worker, key.generation);
 }
 
 void Supervisor::on_failed(Group& group, const Packet& packet) {
@@ -376,7 +375,8 @@ void Supervisor::drop(uint32_t id, bool may_leave) {
   loop_.unwatch(group->channel_watch);
   loop_.unwatch(group->zygote_watch);
   loop_.unwatch(group->notify_watch);
-  for (auto& [key, process] : group->workers) loop_.unwatch(process.watch);
+  for (auto& [key, process] : group->workers)
+    loop_.unwatch(process.pidfd_watch);
   may_leave &= group->zygote && group->launcher != nullptr && !group->failed;
   if (may_leave && !group->workers.empty()) {
     // The zygote detects that its channel is closed, and waits for its workers.

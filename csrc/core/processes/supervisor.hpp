@@ -19,6 +19,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <functional>
 #include <map>
 
@@ -45,25 +46,30 @@ class Supervisor {
 
  private:
   friend class WorkerGroup;
-  using Key = std::pair<int, uint32_t>;  // Worker, generation.
   using Serial = EventLoop::Serial;
   using Shared = Channel::Shared;
 
+  // Identifies a worker process.
+  struct Key {
+    int worker;
+    uint32_t generation;
+    auto operator<=>(const Key&) const = default;
+  };
   struct Launcher {
     Fd pidfd;
     Channel channel;
-    Serial watch = 0;  // Of the pidfd.
+    Serial pidfd_watch = 0;
     Serial channel_watch = 0;
     bool ready = false;  // Its modules are imported.
   };
   struct Request {
     Key key;
-    bool sent = false;    // To the current zygote.
-    bool killed = false;  // The worker must be killed once it has started.
+    bool sent = false;       // To the current zygote.
+    bool must_kill = false;  // Kill the worker once it has started.
   };
   struct WorkerProcess {
     Fd pidfd;
-    Serial watch;  // Of the pidfd.
+    Serial pidfd_watch;
   };
   struct Group {
     WorkerEvents* events = nullptr;
@@ -71,7 +77,7 @@ class Supervisor {
     Modules modules;
     Shared setup, blob, arena, notify_fd;
     std::vector<Shared> inherited;
-    Launcher* launcher = nullptr;  // Of the zygote; null after it exited.
+    Launcher* launcher = nullptr;  // The zygote's; null after it exited.
     Serial notify_watch = 0;
     Channel channel;
     Serial channel_watch = 0;

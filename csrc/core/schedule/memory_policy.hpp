@@ -32,11 +32,11 @@ class MemoryPolicy {
         workers_(workers) {}
 
   // Takes a slot for the next unit to be published from the arena.  Returns
-  // nullptr if there is no room.
+  // nullptr if it would exceed the limit.
   [[nodiscard]] ArenaSlot* take_slot_for_next();
 
   // Returns a new slot with a copy of the first `bytes` bytes of `slot`, or
-  // nullptr if there is no memory.
+  // nullptr if memory is missing.
   [[nodiscard]] ArenaSlot* copy_slot(const ArenaSlot* slot,
                                      std::uint64_t bytes);
 

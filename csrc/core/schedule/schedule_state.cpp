@@ -91,11 +91,6 @@ Position ScheduleState::position_before_next_unit(const Stream& stream) const {
   return position.empty() ? stream.opened_position : position;
 }
 
-void ScheduleState::add_request(std::uint32_t stream, Position request) {
-  order_.add_request(stream, std::move(request));
-  fill();
-}
-
 // Returns true if an output is open, or can be opened without waiting.
 bool ScheduleState::is_ready(std::uint32_t s) const {
   if (open_units_[s] != nullptr) return true;
@@ -104,10 +99,6 @@ bool ScheduleState::is_ready(std::uint32_t s) const {
   const UnitState state = leases_.state(oldest);
   return oldest.poisoned || !oldest.parts.empty() ||
          state == UnitState::kCommitted || state == UnitState::kPart;
-}
-
-bool ScheduleState::is_published(std::uint32_t s) const {
-  return !order_.streams()[s].pending.empty();
 }
 
 // Selects the stream to deliver from next and returns it; -1 if all have ended.
@@ -134,9 +125,7 @@ int ScheduleState::select_next_stream() {
   return static_cast<int>(order_.next_stream());
 }
 
-std::variant<NextResult, ScheduleState::AwaitedUnit>
-ScheduleState::poll_next() {
-  using PollResult = std::variant<NextResult, AwaitedUnit>;
+ScheduleState::PollResult ScheduleState::poll_next() {
   const auto full_result = [](const Shortage& shortage) {
     return NextResult{.kind = NextKind::kFull, .shortage = shortage};
   };

@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -68,11 +69,15 @@ class ScheduleState {
   void fill();
 
   // REQUIRES: kind is kRequest, 1 to position_capacity integers.
-  void add_request(std::uint32_t stream, Position request);
+  void add_request(std::uint32_t stream, Position request) {
+    order_.add_request(stream, std::move(request));
+    fill();
+  }
 
-  // Returns the output due, the reason why there is none, or the unit to wait
-  // for.
-  [[nodiscard]] std::variant<NextResult, AwaitedUnit> poll_next();
+  // Returns the output due, another kind of result (such as the end), or the
+  // unit to wait for.
+  using PollResult = std::variant<NextResult, AwaitedUnit>;
+  [[nodiscard]] PollResult poll_next();
 
   // Returns the result to report after a timeout; empty if the consumer need
   // not wait for the stream any longer.
@@ -136,7 +141,9 @@ class ScheduleState {
   }
   [[nodiscard]] bool is_ready(std::uint32_t stream) const;
   int select_next_stream();
-  [[nodiscard]] bool is_published(std::uint32_t stream) const;
+  [[nodiscard]] bool is_published(std::uint32_t stream) const {
+    return !order_.streams()[stream].pending.empty();
+  }
 
   bool publish(std::uint32_t stream);
   bool publish_with_eviction(std::uint32_t stream);

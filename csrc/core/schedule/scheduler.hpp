@@ -47,14 +47,14 @@ class Scheduler final : public WorkerEvents {
   // REQUIRES: kind is kRequest.
   Status add_request(std::uint32_t stream, Position request);
 
-  // Waits for the output due and returns it, or the reason why there is none.
-  // For requests, kEnd means that there is no request.  Without a call of
+  // Waits for the output due and returns it, or another kind of result.  For
+  // requests, kEnd means that all requests are answered.  Without a call of
   // advance(), the next call returns the same output.  A negative timeout waits
   // forever.
   [[nodiscard]] NextResult next(double timeout_s = -1.0);
 
   // Marks the output that next() returned last as delivered.  Does nothing if
-  // there is none, after close(), and in a fork.
+  // it is delivered already, after close(), and in a fork.
   void advance();
 
   // Adds a view to the slot of the output that next() returned last, and

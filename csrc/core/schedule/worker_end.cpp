@@ -9,7 +9,6 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "core/base/futex.hpp"
 #include "core/schedule/worker_counts.hpp"
@@ -95,17 +94,16 @@ std::optional<Work> WorkerEnd::claim() {
   }
 }
 
-// Returns the oldest unit that this worker may claim and the word that it had,
-// as found by one scan; nullptr if there is none.
-std::pair<Unit*, UnitWord> WorkerEnd::find_oldest_free() const {
-  std::pair<Unit*, UnitWord> oldest{nullptr, {}};
+// Returns the oldest unit that this worker may claim, as found by one scan.
+WorkerEnd::FreeUnit WorkerEnd::find_oldest_free() const {
+  FreeUnit oldest;
   const std::uint32_t units = region_.control().units;
   for (std::uint32_t i = 0; i < units; ++i) {
     Unit& unit = region_.unit(i);
     const UnitWord word{unit.word.load(std::memory_order_acquire)};
     if (word.state() != UnitState::kFree) continue;
     if (word.holder() != 0 && word.holder() != worker_ + 1) continue;
-    if (oldest.first != nullptr && word.id() > oldest.second.id()) continue;
+    if (oldest.unit != nullptr && word.id() > oldest.word.id()) continue;
     oldest = {&unit, word};
   }
   return oldest;
@@ -119,7 +117,7 @@ std::optional<Work> WorkerEnd::try_claim() {
     // scan may have passed the earlier unit's index too soon and still have
     // found the later unit.  A second scan, begun when the later unit is
     // visible, always finds the earlier one.  Only owned units need this order.
-    if (word.holder() != 0 && find_oldest_free().second.id() != word.id()) {
+    if (word.holder() != 0 && find_oldest_free().word.id() != word.id()) {
       continue;
     }
     const UnitWord leased = word.with(UnitState::kLeased, worker_ + 1);

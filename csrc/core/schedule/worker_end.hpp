@@ -13,7 +13,6 @@
 #include <optional>
 #include <string_view>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "core/base/status.hpp"
@@ -116,7 +115,12 @@ class WorkerEnd {
   }
 
  private:
-  [[nodiscard]] std::pair<Unit*, UnitWord> find_oldest_free() const;
+  // A unit that was free, and its word at that time.
+  struct FreeUnit {
+    Unit* unit = nullptr;  // null for none
+    UnitWord word;
+  };
+  [[nodiscard]] FreeUnit find_oldest_free() const;
   [[nodiscard]] std::optional<Work> try_claim();
   [[nodiscard]] bool populate_slot(const Work& work);
   void notify_parent() const noexcept;
