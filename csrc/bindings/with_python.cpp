@@ -8,34 +8,35 @@ namespace gristmill::bind {
 namespace {
 
 // The number of threads that are about to acquire the GIL, and a flag that
-// stops others from doing so, because the interpreter is shutting down.
-std::atomic<int> entering{0};
-std::atomic<bool> ending{false};
+// stops others from doing so.
+std::atomic<int> entering_threads{0};
+std::atomic<bool> is_shutting_down{false};
 
-// A forked child does not have the threads that were entering.
-[[maybe_unused]] const bool kNoneInChildren =
-    at_fork(ForkStep::kPython, {.in_child = [] { entering.store(0); }});
+// A forked child does not have the threads that were about to enter.
+[[maybe_unused]] const bool kRegistered =
+    at_fork(ForkStep::kPython, {.in_child = [] { entering_threads.store(0); }});
 
 }  // namespace
 
 bool begin_entering() {
-  entering.fetch_add(1);
-  if (!ending.load()) return true;
+  entering_threads.fetch_add(1);
+  if (!is_shutting_down.load()) return true;
   end_entering();
   return false;
 }
 
 void end_entering() {
-  entering.fetch_sub(1);
-  entering.notify_all();
+  entering_threads.fetch_sub(1);
+  entering_threads.notify_all();
 }
 
 void leave_python_at_exit() {
   const auto end = [] {
-    ending.store(true);
+    is_shutting_down.store(true);
     const Unlocked unlocked;
-    for (int left = entering.load(); left > 0; left = entering.load()) {
-      entering.wait(left);
+    for (int remaining = entering_threads.load(); remaining > 0;
+         remaining = entering_threads.load()) {
+      entering_threads.wait(remaining);
     }
   };
   py::module_::import("atexit").attr("register")(py::cpp_function(end));

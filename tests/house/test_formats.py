@@ -17,7 +17,7 @@ MEMORY = ROOT / "csrc" / "core" / "memory"
 UNIT_WORD = MEMORY / "unit_word.hpp"
 STRUCTURES = {
     "Control": shared_words.CONTROL,
-    "Cell": shared_words.CELL,
+    "WorkerCell": shared_words.CELL,
     "Unit": shared_words.UNIT,
 }
 
@@ -115,7 +115,7 @@ def test_shared_word_offsets_equal_the_core():
     # Offsets of structures that are inside other structures.
     inside = {
         "Task": ("Task", said.pop(("Unit", "task"))),
-        "Counts": ("Cell", said.pop(("Cell", "counts"))),
+        "Counts": ("WorkerCell", said.pop(("WorkerCell", "counts"))),
     }
     known = {
         ("Task" if name == "Unit" and field in ("stream", "first", "count") else name)

@@ -8,18 +8,18 @@ _KEPT: list[CoreSlot] = []  # Like the core, never free a slot that has views.
 
 
 class CoreSlot(ctypes.Structure):
-    """A Slot with a number of views and its own book."""
+    """A Slot with a number of views and its own mapping."""
 
     _fields_ = [
         ("views", ctypes.c_uint32),
         ("next_returned", ctypes.c_void_p),
-        ("book", ctypes.c_void_p),
+        ("mapping", ctypes.c_void_p),
     ]
 
     def __init__(self, views: int = 0) -> None:
-        # An ArenaBook: base, bytes, the last returned slot, holders.
-        self._book = (ctypes.c_uint64 * 4)(0, 0, 0, 1 << 20)
-        super().__init__(views, None, ctypes.addressof(self._book))
+        # An ArenaMapping: base, bytes, the last returned slot, references.
+        self._mapping = (ctypes.c_uint64 * 4)(0, 0, 0, 1 << 20)
+        super().__init__(views, None, ctypes.addressof(self._mapping))
         _KEPT.append(self)
 
     @property
@@ -30,4 +30,4 @@ class CoreSlot(ctypes.Structure):
     @property
     def returned(self) -> int:
         """Return 1 after the last view has ended, else 0."""
-        return int(self._book[2] == self.address)
+        return int(self._mapping[2] == self.address)

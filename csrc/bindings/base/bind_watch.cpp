@@ -20,19 +20,19 @@ Watch::Duration to_duration(double seconds) {
 // Calls the function.  An exception is written to stderr, like that of a
 // thread.
 std::optional<Watch::Duration> call(PyObject* function,
-                                    Watch::Duration passed) {
-  std::optional<Watch::Duration> again;
+                                    Watch::Duration elapsed) {
+  std::optional<Watch::Duration> next_delay;
   static_cast<void>(with_python([&] {
-    const double passed_s = Seconds(passed).count();
-    PyObject* const found = PyObject_CallFunction(function, "d", passed_s);
-    if (found == nullptr) {
+    const double elapsed_s = Seconds(elapsed).count();
+    PyObject* const result = PyObject_CallFunction(function, "d", elapsed_s);
+    if (result == nullptr) {
       PyErr_WriteUnraisable(function);
       return;
     }
-    if (found != Py_None) again = to_duration(PyFloat_AsDouble(found));
-    Py_DECREF(found);
+    if (result != Py_None) next_delay = to_duration(PyFloat_AsDouble(result));
+    Py_DECREF(result);
   }));
-  return again;
+  return next_delay;
 }
 
 }  // namespace
@@ -43,9 +43,9 @@ void watch(py::module_& m) {
       .def(py::init([](const py::function& callback, bool waiting) {
              auto function = share(py::function(callback).release().ptr());
              return std::make_unique<Watch>(
-                 waiting ? Watch::What::kWaiting : Watch::What::kTime,
-                 [function](Watch::Duration passed) {
-                   return call(object_of(function), passed);
+                 waiting ? Watch::Trigger::kWaiting : Watch::Trigger::kTime,
+                 [function](Watch::Duration elapsed) {
+                   return call(object_of(function), elapsed);
                  });
            }),
            "callback"_a, py::kw_only(), "waiting"_a = false)

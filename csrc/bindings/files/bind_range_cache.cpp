@@ -69,7 +69,7 @@ void range_cache(py::module_& m) {
                  unlocked([&] { return RangeCache::open(folder, bytes); }));
            }),
            "folder"_a, "bytes"_a)
-      .def_static("least_bytes", &RangeCache::least_bytes)
+      .def_static("min_bytes", &RangeCache::min_bytes)
       .def_property_readonly("path", &RangeCache::path)
       .def_static("pages_of", &pages_of, "origin"_a, "offset"_a, "size"_a,
                   "Return the offset and size of the pages of a range.")

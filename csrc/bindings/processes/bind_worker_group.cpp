@@ -39,7 +39,7 @@ class WorkerLog final : public WorkerEvents {
                       int wait_status) override {
     add({"exit_status", worker, generation, wait_status, ""});
   }
-  void on_slot_requested() override { add({"slot_requested", 0, 0, 0, ""}); }
+  void on_worker_notified() override { add({"worker_notified", 0, 0, 0, ""}); }
   void on_failed(std::string why) override {
     add({"failed", 0, 0, 0, std::move(why)});
   }
@@ -86,7 +86,7 @@ void worker_log(py::module_& m) {
            "Return the events since the last call, as a list of (event, "
            "worker,\n"
            "generation, wait_status, reason).  event is 'started', 'exited',\n"
-           "'exit_status', 'slot_requested' or 'failed'.")
+           "'exit_status', 'worker_notified' or 'failed'.")
       .def(
           "start_worker",
           [](WorkerLog& log, int worker, uint32_t generation) {
@@ -97,9 +97,8 @@ void worker_log(py::module_& m) {
           "kill", [](WorkerLog& log, int worker) { log.group().kill(worker); },
           "worker"_a, "Send SIGKILL to a worker.")
       .def(
-          "slot_request_fd",
-          [](WorkerLog& log) { return log.group().slot_request_fd(); },
-          "Return the eventfd.  A write to it is the event 'slot_requested'.")
+          "notify_fd", [](WorkerLog& log) { return log.group().notify_fd(); },
+          "Return the eventfd.  A write to it is the event 'worker_notified'.")
       .def("dismiss", &WorkerLog::dismiss,
            "End all processes of the group.  No events are recorded "
            "afterwards.");

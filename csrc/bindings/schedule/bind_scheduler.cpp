@@ -92,8 +92,9 @@ void reports(py::class_<OwnedScheduler>& c) {
           "worker"_a, "generation"_a, "wait_status"_a,
           "Report that a worker has exited, so that none of its threads\n"
           "writes to the arena.")
-      .def("on_slot_requested", core(&Scheduler::on_slot_requested),
-           "Report that a worker wrote to the eventfd of slot requests.")
+      .def(
+          "on_worker_notified", core(&Scheduler::on_worker_notified),
+          "Report that a worker wrote to the eventfd that notifies the parent.")
       .def("on_failed", core(&Scheduler::on_failed), "why"_a,
            "Report that no more workers can be started.");
 }
@@ -148,11 +149,15 @@ void next_result(py::module_& m) {
       .def_property_readonly("wait_status",
                              of(report, &WorkerReport::wait_status))
       .def_property_readonly("text", &text_of)
-      .def_property_readonly("need", of(shortage, &Shortage::need))
-      .def_property_readonly("limit", of(shortage, &Shortage::limit))
-      .def_property_readonly("used", of(shortage, &Shortage::used))
-      .def_property_readonly("kept", of(shortage, &Shortage::kept))
-      .def_property_readonly("kept_bytes", of(shortage, &Shortage::kept_bytes));
+      .def_property_readonly("needed_bytes",
+                             of(shortage, &Shortage::needed_bytes))
+      .def_property_readonly("limit_bytes",
+                             of(shortage, &Shortage::limit_bytes))
+      .def_property_readonly("used_bytes", of(shortage, &Shortage::used_bytes))
+      .def_property_readonly("viewed_slots",
+                             of(shortage, &Shortage::viewed_slots))
+      .def_property_readonly("viewed_bytes",
+                             of(shortage, &Shortage::viewed_bytes));
 }
 
 std::unique_ptr<PinnedSlot> pin_slot(std::uintptr_t address) {
@@ -226,13 +231,14 @@ void scheduler(py::module_& m) {
       .def("advance", core(&Scheduler::advance),
            "Mark the output that next() returned as delivered.")
       .def(
-          "hold",
+          "add_view",
           [](OwnedScheduler& owned) {
-            ArenaSlot* const slot = (*owned).hold();
+            ArenaSlot* const slot = (*owned).add_view();
             if (slot == nullptr) {
               throw std::runtime_error(
-                  "hold() must be called between a next() that returned an "
-                  "output and its advance()");
+                  "add_view() must be called between a next() that returned an "
+                  "output and its advance(), before close(), and in the "
+                  "process that made the scheduler");
             }
             return reinterpret_cast<std::uintptr_t>(slot);
           },
@@ -241,12 +247,12 @@ void scheduler(py::module_& m) {
       .def(
           "position",
           [](OwnedScheduler& owned) {
-            const RunPosition now = (*owned).position();
+            const RunPosition run = (*owned).position();
             py::list positions;
-            for (const Position& position : now.positions) {
+            for (const Position& position : run.positions) {
               positions.append(from_position(position));
             }
-            return py::make_tuple(positions, now.next_stream, now.ended);
+            return py::make_tuple(positions, run.next_stream, run.ended);
           },
           "Return (positions, next_stream, ended) after the last delivered\n"
           "output.")
@@ -263,8 +269,9 @@ void scheduler(py::module_& m) {
           "processes",
           [](OwnedScheduler& owned) {
             py::list all;
-            for (const Process& one : (*owned).processes()) {
-              all.append(py::make_tuple(one.pid, one.alive, one.wait_status));
+            for (const Process& process : (*owned).processes()) {
+              all.append(py::make_tuple(process.pid, process.alive,
+                                        process.wait_status));
             }
             return all;
           },
@@ -273,9 +280,10 @@ void scheduler(py::module_& m) {
           "counts",
           [](OwnedScheduler& owned) {
             py::list all;
-            for (const WorkerCounts& one : (*owned).counts()) {
-              all.append(py::make_tuple(one.busy_ns, one.idle_ns, one.outputs,
-                                        one.bytes, py::bytes(one.text)));
+            for (const WorkerCounts& counts : (*owned).counts()) {
+              all.append(py::make_tuple(counts.busy_ns, counts.idle_ns,
+                                        counts.outputs, counts.bytes,
+                                        py::bytes(counts.text)));
             }
             return all;
           },

@@ -23,7 +23,7 @@ struct OwnedWorkerEnd {
   std::optional<Work> work = {};  // The unit that it holds.
 };
 
-Work& held(OwnedWorkerEnd& owned) {
+Work& held_unit(OwnedWorkerEnd& owned) {
   if (!owned.work) {
     throw std::runtime_error("this worker holds no unit: call claim() first");
   }
@@ -48,11 +48,11 @@ std::optional<Work> claim(OwnedWorkerEnd& owned) {
 Position check_result(OwnedWorkerEnd& owned, std::uint64_t bytes,
                       const py::object& position_after) {
   Position position = to_position(position_after);
-  if (bytes > held(owned).capacity) {
+  if (bytes > held_unit(owned).capacity) {
     throw py::value_error(
         concat("bytes must be at most the capacity of the "
                "slot, ",
-               held(owned).capacity, ", got ", bytes));
+               held_unit(owned).capacity, ", got ", bytes));
   }
   if (position.empty() || position.size() > owned.end->position_capacity()) {
     throw py::value_error(concat("position_after must have 1 to ",
@@ -65,7 +65,7 @@ Position check_result(OwnedWorkerEnd& owned, std::uint64_t bytes,
 bool offer_part(OwnedWorkerEnd& owned, std::uint32_t outputs,
                 std::uint64_t bytes, const py::object& position_after) {
   const Position position = check_result(owned, bytes, position_after);
-  const Work& work = held(owned);
+  const Work& work = held_unit(owned);
   if (work.kind != UnitKind::kRange) {
     throw py::value_error("offer_part() requires a unit of kind RANGE");
   }
@@ -73,16 +73,17 @@ bool offer_part(OwnedWorkerEnd& owned, std::uint32_t outputs,
 }
 
 std::optional<Work> resume(OwnedWorkerEnd& owned) {
-  Work& work = held(owned);
+  Work& work = held_unit(owned);
   const Unlocked unlocked;
   if (!owned.end->resume(work)) owned.work.reset();
   return owned.work;
 }
 
-std::optional<std::uintptr_t> need(OwnedWorkerEnd& owned, std::uint64_t bytes) {
-  Work& work = held(owned);
+std::optional<std::uintptr_t> request_larger_slot(OwnedWorkerEnd& owned,
+                                                  std::uint64_t bytes) {
+  Work& work = held_unit(owned);
   const Unlocked unlocked;
-  if (owned.end->need(work, bytes)) return address_of(work);
+  if (owned.end->request_larger_slot(work, bytes)) return address_of(work);
   owned.work.reset();
   return std::nullopt;
 }
@@ -95,7 +96,7 @@ void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
     throw py::value_error(
         concat("status must be one of STATUS_*, got ", status));
   }
-  owned.end->commit(held(owned), static_cast<UnitStatus>(status), outputs,
+  owned.end->commit(held_unit(owned), static_cast<UnitStatus>(status), outputs,
                     bytes, position);
   owned.work.reset();
 }
@@ -141,16 +142,16 @@ void worker_end(py::module_& m) {
       .def_readonly("capacity", &Work::capacity);
   py::class_<OwnedWorkerEnd>(m, "WorkerEnd",
                              "A worker's end of the shared memory.")
-      .def(py::init([](int arena_fd, int slot_request_fd, std::uint32_t worker,
+      .def(py::init([](int arena_fd, int notify_fd, std::uint32_t worker,
                        std::uint32_t generation) {
-             return OwnedWorkerEnd{checked(WorkerEnd::open(
-                 arena_fd, slot_request_fd, worker, generation))};
+             return OwnedWorkerEnd{checked(
+                 WorkerEnd::open(arena_fd, notify_fd, worker, generation))};
            }),
-           "arena_fd"_a, "slot_request_fd"_a, "worker"_a, "generation"_a)
+           "arena_fd"_a, "notify_fd"_a, "worker"_a, "generation"_a)
       .def("claim", &claim,
            "Wait for a unit and return it, or None if the worker must stop.")
       .def(
-          "need", &need, "bytes"_a,
+          "request_larger_slot", &request_larger_slot, "bytes"_a,
           "Wait for a larger slot and return its address, or None if the unit\n"
           "is lost: withdrawn, or without memory.  The contents of the old\n"
           "slot are lost.")
@@ -159,7 +160,7 @@ void worker_end(py::module_& m) {
       .def(
           "is_awaited",
           [](OwnedWorkerEnd& owned) {
-            return owned.end->is_awaited(held(owned));
+            return owned.end->is_awaited(held_unit(owned));
           },
           "Return whether the consumer waits for the unit.")
       .def("offer_part", &offer_part, "outputs"_a, "bytes"_a,
@@ -169,7 +170,7 @@ void worker_end(py::module_& m) {
       .def(
           "can_resume",
           [](OwnedWorkerEnd& owned) {
-            held(owned);
+            held_unit(owned);
             return owned.end->can_resume();
           },
           "Return whether resume() would return without waiting.")

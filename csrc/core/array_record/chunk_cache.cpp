@@ -7,7 +7,7 @@
 namespace gristmill {
 namespace {
 
-Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
+Result<ChunkCache::Chunk> decode_chunk(const ChunkCache::Decode& decode) {
   auto chunk = std::make_shared<DecodedChunk>();
   TRY(decode(*chunk));
   return ChunkCache::Chunk(std::move(chunk));
@@ -17,7 +17,7 @@ Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
 
 // The first process to use the cache owns it.  A forked child must not use it,
 // because another thread may have held a lock during the fork.
-bool ChunkCache::is_ours() const {
+bool ChunkCache::claim_for_this_process() const {
   const pid_t here = getpid();
   pid_t owner = 0;
   return owner_.compare_exchange_strong(owner, here) || owner == here;
@@ -25,21 +25,21 @@ bool ChunkCache::is_ours() const {
 
 Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
                                           const Decode& decode) {
-  if (max_bytes_ == 0 || !is_ours()) return make(decode);
+  if (max_bytes_ == 0 || !claim_for_this_process()) return decode_chunk(decode);
   const std::shared_ptr<Entry> entry = find_or_add(id);
   const MutexLock lock(entry->mutex);
-  if (entry->made) return *entry->made;
-  auto made = make(decode);
+  if (entry->result) return *entry->result;
+  auto result = decode_chunk(decode);
   std::optional<std::size_t> bytes;
-  if (made.ok()) {
-    bytes = made.value()->held_bytes();
-  } else if (made.status().code() == Code::kInvalidArgument) {
+  if (result.ok()) {
+    bytes = result.value()->held_bytes();
+  } else if (result.status().code() == Code::kInvalidArgument) {
     // Keep the error: each record of this chunk would fail to decode again.
-    bytes = sizeof(Entry) + made.status().message().size();
+    bytes = sizeof(Entry) + result.status().message().size();
   }
   record_size(id, entry, bytes);
-  if (bytes) entry->made = made;
-  return made;
+  if (bytes) entry->result = result;
+  return result;
 }
 
 void ChunkCache::drop(std::uint64_t first, std::uint64_t count) {
@@ -74,14 +74,14 @@ std::size_t ChunkCache::held_bytes() const {
 
 std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
   const MutexLock lock(mutex_);
-  Kept& kept = entries_[id];
-  if (kept.entry) {
-    recent_.splice(recent_.begin(), recent_, kept.place);
+  CachedChunk& cached = entries_[id];
+  if (cached.entry) {
+    recent_.splice(recent_.begin(), recent_, cached.recent_position);
   } else {
-    kept.entry = std::make_shared<Entry>();
-    kept.place = recent_.insert(recent_.begin(), id);
+    cached.entry = std::make_shared<Entry>();
+    cached.recent_position = recent_.insert(recent_.begin(), id);
   }
-  return kept.entry;
+  return cached.entry;
 }
 
 // Records the size of an entry, or drops the entry if `bytes` is empty.  Does
@@ -93,7 +93,7 @@ void ChunkCache::record_size(std::uint64_t id,
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.entry != entry) return;
   if (!bytes) {
-    recent_.erase(found->second.place);
+    recent_.erase(found->second.recent_position);
     entries_.erase(found);
     return;
   }

@@ -58,17 +58,17 @@ class ChunkCache {
  private:
   struct Entry {
     Mutex mutex;
-    std::optional<Result<Chunk>> made GUARDED_BY(mutex);  // Set once.
+    std::optional<Result<Chunk>> result GUARDED_BY(mutex);  // Set once.
   };
-  struct Kept {
+  struct CachedChunk {
     std::shared_ptr<Entry> entry;
     std::size_t bytes = 0;  // 0 until decoding has finished.
-    std::list<std::uint64_t>::iterator place;
+    std::list<std::uint64_t>::iterator recent_position;
   };
 
   // Claims the cache for this process if no process owns it.  Returns true if
   // this process owns it.
-  [[nodiscard]] bool is_ours() const;
+  [[nodiscard]] bool claim_for_this_process() const;
   std::shared_ptr<Entry> find_or_add(std::uint64_t id);
   void record_size(std::uint64_t id, const std::shared_ptr<Entry>& entry,
                    std::optional<std::size_t> bytes);
@@ -78,7 +78,7 @@ class ChunkCache {
   mutable std::atomic<pid_t> owner_{0};
   std::atomic<std::uint64_t> next_id_{0};
   mutable Mutex mutex_;
-  std::unordered_map<std::uint64_t, Kept> entries_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, CachedChunk> entries_ GUARDED_BY(mutex_);
   // Ids in the order of their last use, the most recent first.
   std::list<std::uint64_t> recent_ GUARDED_BY(mutex_);
   std::size_t held_bytes_ GUARDED_BY(mutex_) = 0;

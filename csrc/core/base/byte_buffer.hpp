@@ -29,9 +29,9 @@ class ByteBuffer {
     return true;
   }
 
-  // Frees the memory if it has more than `most` bytes.
-  void shrink(std::size_t most) noexcept {
-    if (memory_.size() <= most) return;
+  // Frees the memory if it has more than `max_bytes` bytes.
+  void shrink(std::size_t max_bytes) noexcept {
+    if (memory_.size() <= max_bytes) return;
     memory_ = {};
     size_ = 0;
   }

@@ -106,28 +106,29 @@ void update_words(std::array<std::uint32_t, 3>&,
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes,
-                     std::uint32_t before) noexcept {
-  return ~update_best(~before, bytes);
+                     std::uint32_t prefix_crc) noexcept {
+  return ~update_best(~prefix_crc, bytes);
 }
 
 std::array<std::uint32_t, 3> crc32c_of_three(
     const std::array<std::span<const std::byte>, 3>& pieces,
-    std::array<std::uint32_t, 3> before) noexcept {
-  for (std::uint32_t& crc : before) crc = ~crc;
-  std::size_t done = 0;
+    std::array<std::uint32_t, 3> prefix_crcs) noexcept {
+  std::array<std::uint32_t, 3> crcs = prefix_crcs;
+  for (std::uint32_t& crc : crcs) crc = ~crc;
+  std::size_t updated = 0;  // Bytes of each piece.
   if (kFast) {
-    update_words(before, pieces);
-    done = pieces[0].size() / 8 * 8;
+    update_words(crcs, pieces);
+    updated = pieces[0].size() / 8 * 8;
   }
   for (std::size_t k = 0; k < 3; ++k) {
-    before[k] = ~update_best(before[k], pieces[k].subspan(done));
+    crcs[k] = ~update_best(crcs[k], pieces[k].subspan(updated));
   }
-  return before;
+  return crcs;
 }
 
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes,
-                              std::uint32_t before) noexcept {
-  return ~update_portable(~before, bytes);
+                              std::uint32_t prefix_crc) noexcept {
+  return ~update_portable(~prefix_crc, bytes);
 }
 
 }  // namespace gristmill

@@ -13,19 +13,19 @@
 
 namespace gristmill {
 
-// Returns the CRC-32C of `bytes`.  If `before` is the CRC-32C of preceding
-// bytes, returns that of the concatenation.
+// Returns the CRC-32C of `bytes`.  If `prefix_crc` is the CRC-32C of the bytes
+// before them, returns that of the concatenation.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes,
-                                   std::uint32_t before = 0) noexcept;
+                                   std::uint32_t prefix_crc = 0) noexcept;
 
 // Returns crc32c() of three pieces of equal size.  Takes half the time of three
 // calls, because the three computations overlap.
 [[nodiscard]] std::array<std::uint32_t, 3> crc32c_of_three(
     const std::array<std::span<const std::byte>, 3>& pieces,
-    std::array<std::uint32_t, 3> before) noexcept;
+    std::array<std::uint32_t, 3> prefix_crcs) noexcept;
 
 // Like crc32c(), but without special instructions.
-[[nodiscard]] std::uint32_t crc32c_portable(std::span<const std::byte> bytes,
-                                            std::uint32_t before = 0) noexcept;
+[[nodiscard]] std::uint32_t crc32c_portable(
+    std::span<const std::byte> bytes, std::uint32_t prefix_crc = 0) noexcept;
 
 }  // namespace gristmill

@@ -32,8 +32,8 @@ constexpr std::array<std::uint8_t, 16> kZip = {3,  12, 2,  5,  14, 1, 15, 0,
 // together.
 void add_zipped(std::uint64_t low, std::uint64_t high, std::uint64_t& to_low,
                 std::uint64_t& to_high) noexcept {
-  constexpr auto byte = [](std::uint64_t lane, int which) {
-    return lane & (std::uint64_t{0xff} << (8 * which));
+  constexpr auto byte = [](std::uint64_t lane, int index) {
+    return lane & (std::uint64_t{0xff} << (8 * index));
   };
   to_low += (byte(low, 3) | byte(high, 4)) >> 24 |
             (byte(low, 5) | byte(high, 6)) >> 16 | byte(low, 2) |
@@ -203,15 +203,16 @@ HighwayHash::HighwayHash(const Key& key, Speed speed) noexcept
 
 std::span<const std::byte> HighwayHash::complete(
     std::span<const std::byte> bytes) noexcept {
-  if (rest_bytes_ == 0 || bytes.empty()) return bytes;
-  const std::size_t taken = std::min(kPacketBytes - rest_bytes_, bytes.size());
-  std::memcpy(rest_.data() + rest_bytes_, bytes.data(), taken);
-  rest_bytes_ += taken;
-  if (rest_bytes_ == kPacketBytes) {
-    code_.update(state_, rest_.data(), 1);
-    rest_bytes_ = 0;
+  if (partial_bytes_ == 0 || bytes.empty()) return bytes;
+  const std::size_t added =
+      std::min(kPacketBytes - partial_bytes_, bytes.size());
+  std::memcpy(partial_.data() + partial_bytes_, bytes.data(), added);
+  partial_bytes_ += added;
+  if (partial_bytes_ == kPacketBytes) {
+    code_.update(state_, partial_.data(), 1);
+    partial_bytes_ = 0;
   }
-  return bytes.subspan(taken);
+  return bytes.subspan(added);
 }
 
 void HighwayHash::append(std::span<const std::byte> bytes) noexcept {
@@ -220,8 +221,8 @@ void HighwayHash::append(std::span<const std::byte> bytes) noexcept {
   const std::size_t packets = bytes.size() / kPacketBytes;
   if (packets > 0) code_.update(state_, bytes.data(), packets);
   bytes = bytes.subspan(packets * kPacketBytes);
-  if (!bytes.empty()) std::memcpy(rest_.data(), bytes.data(), bytes.size());
-  rest_bytes_ = bytes.size();
+  if (!bytes.empty()) std::memcpy(partial_.data(), bytes.data(), bytes.size());
+  partial_bytes_ = bytes.size();
 }
 
 void HighwayHash::append_both(HighwayHash& left,
@@ -242,23 +243,25 @@ void HighwayHash::append_both(HighwayHash& left,
 
 std::uint64_t HighwayHash::value() const noexcept {
   State state = state_;
-  if (rest_bytes_ > 0) {
+  if (partial_bytes_ > 0) {
     // The last packet holds whole words and up to three more bytes.  The form
     // of these bytes depends on whether the upper half contains a word.
-    const std::size_t few = rest_bytes_ % 4;
-    const std::byte* const tail = rest_.data() + (rest_bytes_ - few);
+    const std::size_t tail_bytes = partial_bytes_ % 4;
+    const std::byte* const tail =
+        partial_.data() + (partial_bytes_ - tail_bytes);
     std::array<std::byte, kPacketBytes> packet{};
-    std::memcpy(packet.data(), rest_.data(), rest_bytes_ - few);
-    if ((rest_bytes_ & 16) != 0) {
-      std::memcpy(packet.data() + 28, tail + few - 4, 4);
-    } else if (few > 0) {
+    std::memcpy(packet.data(), partial_.data(), partial_bytes_ - tail_bytes);
+    if ((partial_bytes_ & 16) != 0) {
+      std::memcpy(packet.data() + 28, tail + tail_bytes - 4, 4);
+    } else if (tail_bytes > 0) {
       packet[16] = tail[0];
-      packet[17] = tail[few >> 1];
-      packet[18] = tail[few - 1];
+      packet[17] = tail[tail_bytes >> 1];
+      packet[18] = tail[tail_bytes - 1];
     }
     for (std::size_t i = 0; i < 4; ++i) {
-      state.v0[i] += (std::uint64_t{rest_bytes_} << 32) + rest_bytes_;
-      state.v1[i] = rotated_halves(state.v1[i], static_cast<int>(rest_bytes_));
+      state.v0[i] += (std::uint64_t{partial_bytes_} << 32) + partial_bytes_;
+      state.v1[i] =
+          rotated_halves(state.v1[i], static_cast<int>(partial_bytes_));
     }
     code_.update(state, packet.data(), 1);
   }

@@ -66,8 +66,9 @@ class HighwayHash {
 
   const Code code_;
   State state_;
-  std::array<std::byte, kPacketBytes> rest_;  // Bytes of an incomplete packet.
-  std::size_t rest_bytes_ = 0;
+  // The first partial_bytes_ bytes of an incomplete packet.
+  std::array<std::byte, kPacketBytes> partial_;
+  std::size_t partial_bytes_ = 0;
 };
 
 }  // namespace gristmill

@@ -40,7 +40,7 @@ class OwnMemory {
       *this = {};
       return true;
     }
-    void* const to = mapped_ ? remapped(size) : moved(size);
+    void* const to = mapped_ ? remap(size) : reallocate(size);
     if (to == nullptr || to == MAP_FAILED) return false;
     data_ = static_cast<std::byte*>(to);
     size_ = size;
@@ -59,11 +59,11 @@ class OwnMemory {
     std::swap(mapped_, other.mapped_);
   }
 
-  void* remapped(std::size_t size) noexcept {
+  void* remap(std::size_t size) noexcept {
     return mremap(data_, size_, size, MREMAP_MAYMOVE);
   }
 
-  void* moved(std::size_t size) noexcept {
+  void* reallocate(std::size_t size) noexcept {
     if (size < kMappedBytes) return std::realloc(data_, size);
     void* const to = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

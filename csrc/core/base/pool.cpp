@@ -19,44 +19,44 @@ TaskGroup::~TaskGroup() { static_cast<void>(wait()); }
 
 void TaskGroup::expect(std::size_t tasks) {
   const MutexLock lock(mutex_);
-  open_ += tasks;
+  open_tasks_ += tasks;
 }
 
 void TaskGroup::done() {
   const MutexLock lock(mutex_);
-  if (--open_ == 0) empty_.notify_all();
+  if (--open_tasks_ == 0) all_done_.notify_all();
 }
 
-// For a forked child: a thread that does not exist there may have held the
-// mutex.
-bool TaskGroup::was_empty() const { return open_ == 0; }
+// Returns true if no task was open at the fork.  For a forked child, whose copy
+// of the mutex may be locked forever.
+bool TaskGroup::was_empty_at_fork() const { return open_tasks_ == 0; }
 
 bool TaskGroup::wait() {
-  if (owner_ != getpid()) return was_empty();
+  if (owner_ != getpid()) return was_empty_at_fork();
   const MutexLock lock(mutex_);
-  while (open_ != 0) empty_.wait(mutex_);
+  while (open_tasks_ != 0) all_done_.wait(mutex_);
   return true;
 }
 
-std::optional<bool> TaskGroup::wait_for(std::chrono::milliseconds most) {
-  if (owner_ != getpid()) return was_empty();
-  const auto limit = std::chrono::steady_clock::now() + most;
+std::optional<bool> TaskGroup::wait_for(std::chrono::milliseconds limit) {
+  if (owner_ != getpid()) return was_empty_at_fork();
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   const MutexLock lock(mutex_);
-  while (open_ != 0) {
-    if (!empty_.wait_until(mutex_, limit)) break;
+  while (open_tasks_ != 0) {
+    if (!all_done_.wait_until(mutex_, deadline)) break;
   }
-  if (open_ == 0) return true;
+  if (open_tasks_ == 0) return true;
   return std::nullopt;
 }
 
 struct Pool::Shared {
-  const pid_t owner = getpid();
+  const pid_t owner = getpid();  // the process that made the pool
   Mutex mutex;
-  Condition filled;
+  Condition task_added;
   std::vector<std::thread> threads GUARDED_BY(mutex);
   std::deque<std::pair<TaskGroup*, std::function<void()>>> tasks
       GUARDED_BY(mutex);
-  std::size_t idle GUARDED_BY(mutex) = 0;  // threads that wait for `filled`
+  std::size_t idle GUARDED_BY(mutex) = 0;  // threads that wait for `task_added`
   bool stopping GUARDED_BY(mutex) = false;
 
   void work();
@@ -64,7 +64,7 @@ struct Pool::Shared {
 };
 
 Pool::Pool(std::size_t threads)
-    : most_(threads), shared_(std::make_unique<Shared>()) {
+    : max_threads_(threads), shared_(std::make_unique<Shared>()) {
   assert(threads > 0);
 }
 
@@ -81,7 +81,7 @@ Pool::~Pool() {
     shared_->stopping = true;
     threads.swap(shared_->threads);
   }
-  shared_->filled.notify_all();
+  shared_->task_added.notify_all();
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -89,13 +89,14 @@ void Pool::run(TaskGroup& group, std::function<void()> task) {
   if (shared_->owner == getpid()) {
     Shared& shared = *shared_;
     const MutexLock lock(shared.mutex);
-    if (shared.tasks.size() >= shared.idle && shared.threads.size() < most_) {
+    if (shared.tasks.size() >= shared.idle &&
+        shared.threads.size() < max_threads_) {
       shared.start_thread();
     }
     if (!shared.threads.empty()) {
       shared.tasks.emplace_back(&group, std::move(task));
       group.expect(1);
-      shared.filled.notify_one();
+      shared.task_added.notify_one();
       return;
     }
   }
@@ -120,7 +121,7 @@ void Pool::Shared::work() {
   MutexLock lock(mutex);
   for (;;) {
     ++idle;
-    while (!stopping && tasks.empty()) filled.wait(mutex);
+    while (!stopping && tasks.empty()) task_added.wait(mutex);
     --idle;
     if (tasks.empty()) return;
     auto [group, task] = std::move(tasks.front());

@@ -41,18 +41,18 @@ class TaskGroup {
   // child if some were open at the fork, because they will never be done.
   [[nodiscard]] bool wait() EXCLUDES(mutex_);
 
-  // Like wait(), but waits at most this long.  Returns nothing if tasks are
-  // still open.
-  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most)
+  // Like wait(), but waits at most `limit`.  Returns nothing if tasks are still
+  // open.
+  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds limit)
       EXCLUDES(mutex_);
 
  private:
-  bool was_empty() const NO_THREAD_SAFETY_ANALYSIS;
+  bool was_empty_at_fork() const NO_THREAD_SAFETY_ANALYSIS;
 
-  const pid_t owner_;
+  const pid_t owner_;  // the process that made the group
   Mutex mutex_;
-  Condition empty_;
-  std::size_t open_ GUARDED_BY(mutex_) = 0;
+  Condition all_done_;
+  std::size_t open_tasks_ GUARDED_BY(mutex_) = 0;
 };
 
 class Pool {
@@ -70,12 +70,12 @@ class Pool {
   void run(TaskGroup& group, std::function<void()> task);
 
   // Returns the maximum number of threads.
-  [[nodiscard]] std::size_t threads() const noexcept { return most_; }
+  [[nodiscard]] std::size_t threads() const noexcept { return max_threads_; }
 
  private:
   struct Shared;
 
-  const std::size_t most_;
+  const std::size_t max_threads_;
   std::unique_ptr<Shared> shared_;
 };
 

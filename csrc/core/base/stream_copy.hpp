@@ -24,10 +24,11 @@ inline void stream_copy(std::byte* to, const std::byte* from,
 #ifdef __SSE2__
   constexpr std::size_t kLineBytes = 64;
   constexpr std::size_t kPartBytes = sizeof(__m128i);
-  const std::size_t before =
+  const std::size_t unaligned =
       std::min(size, -reinterpret_cast<std::uintptr_t>(to) % kLineBytes);
-  if (before > 0) std::memcpy(to, from, before);
-  for (to += before, from += before, size -= before; size >= kLineBytes;
+  if (unaligned > 0) std::memcpy(to, from, unaligned);
+  for (to += unaligned, from += unaligned, size -= unaligned;
+       size >= kLineBytes;
        to += kLineBytes, from += kLineBytes, size -= kLineBytes) {
     for (std::size_t at = 0; at < kLineBytes; at += kPartBytes) {
       _mm_stream_si128(

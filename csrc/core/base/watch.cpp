@@ -61,13 +61,13 @@ bool is_asleep(pid_t thread) noexcept {
 }  // namespace
 
 struct Watch::Entry {
-  const What what;
+  const Trigger trigger;
   const Callback callback;
 
   // Guarded by the mutex of Thread.
-  std::uint64_t begins = 0;
-  Clock::time_point began = {};
-  Clock::time_point due = {};
+  std::uint64_t begin_count = 0;  // Calls of begin().
+  Clock::time_point begin_time = {};
+  Clock::time_point due = {};  // When the condition is checked next.
 
   // The watched thread and its CPU times at begin(); only for kWaiting.
   pid_t thread = 0;
@@ -75,18 +75,20 @@ struct Watch::Entry {
   Duration thread_time{};
   Duration process_time{};
 
-  void look_at_this_thread() noexcept {
+  void record_this_thread() noexcept {
     thread = gettid();
     pthread_getcpuclockid(pthread_self(), &clock);
     thread_time = read_clock(clock);
     process_time = read_clock(CLOCK_PROCESS_CPUTIME_ID);
   }
 
-  // Returns true if the condition holds.  `passed` is the time since begin().
-  [[nodiscard]] bool is_case(Duration passed) const noexcept {
-    if (what == What::kTime) return true;
-    return 2 * (read_clock(clock) - thread_time) < passed &&
-           2 * (read_clock(CLOCK_PROCESS_CPUTIME_ID) - process_time) < passed &&
+  // Returns true if the condition of the trigger holds.  `elapsed` is the time
+  // since begin().
+  [[nodiscard]] bool is_met(Duration elapsed) const noexcept {
+    if (trigger == Trigger::kTime) return true;
+    return 2 * (read_clock(clock) - thread_time) < elapsed &&
+           2 * (read_clock(CLOCK_PROCESS_CPUTIME_ID) - process_time) <
+               elapsed &&
            is_asleep(thread);
   }
 };
@@ -96,17 +98,17 @@ class Watch::Thread {
  public:
   static void begin(const std::shared_ptr<Entry>& entry, Duration delay)
       EXCLUDES(mutex) {
-    if (entry->what == What::kWaiting) entry->look_at_this_thread();
+    if (entry->trigger == Trigger::kWaiting) entry->record_this_thread();
     const MutexLock lock(mutex);
-    State& now = state();
-    ++entry->begins;
-    entry->began = Clock::now();
-    entry->due = entry->began + delay;
-    if (std::ranges::find(now.watched, entry) == now.watched.end()) {
-      now.watched.push_back(entry);
+    State& state = Thread::state();
+    ++entry->begin_count;
+    entry->begin_time = Clock::now();
+    entry->due = entry->begin_time + delay;
+    if (std::ranges::find(state.watched, entry) == state.watched.end()) {
+      state.watched.push_back(entry);
     }
-    if (!now.runs) start();
-    if (entry->due < now.wakes) now.changed.notify_one();
+    if (!state.is_running) start();
+    if (entry->due < state.wake_time) state.changed.notify_one();
   }
 
   static void end(const std::shared_ptr<Entry>& entry) EXCLUDES(mutex) {
@@ -117,8 +119,8 @@ class Watch::Thread {
  private:
   struct State {
     std::vector<std::shared_ptr<Entry>> watched;
-    bool runs = false;
-    Clock::time_point wakes = {};  // When the thread wakes up next.
+    bool is_running = false;
+    Clock::time_point wake_time = {};  // When the thread wakes up next.
     Condition changed;
   };
 
@@ -126,12 +128,12 @@ class Watch::Thread {
   // time.
   struct Due {
     std::shared_ptr<Entry> entry;
-    std::uint64_t begins = 0;
-    Duration passed{};
+    std::uint64_t begin_count = 0;
+    Duration elapsed{};
   };
 
-  static State& state() REQUIRES(mutex) { return *kept_state(); }
-  static State*& kept_state() REQUIRES(mutex);
+  static State& state() REQUIRES(mutex) { return *state_pointer(); }
+  static State*& state_pointer() REQUIRES(mutex);
 
   // Does nothing if the system cannot start another thread.
   static void start() noexcept REQUIRES(mutex);
@@ -150,19 +152,19 @@ class Watch::Thread {
   // Replaces the state in a child, which cannot use a condition variable that a
   // thread of the parent waits for.
   static void discard_state() NO_THREAD_SAFETY_ANALYSIS {
-    kept_state() = new State;
+    state_pointer() = new State;
   }
 
   static Mutex mutex;
-  static const bool kHeldAtFork;
+  static const bool kRegistered;
 };
 
 Mutex Watch::Thread::mutex;
 
 // Leaked: the thread may outlive static objects.
-Watch::Thread::State*& Watch::Thread::kept_state() {
-  static State* kept = new State;
-  return kept;
+Watch::Thread::State*& Watch::Thread::state_pointer() {
+  static State* pointer = new State;
+  return pointer;
 }
 
 void Watch::Thread::start() noexcept {
@@ -173,7 +175,7 @@ void Watch::Thread::start() noexcept {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::thread(run).detach();
-    state().runs = true;
+    state().is_running = true;
   } catch (const std::exception&) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -191,45 +193,45 @@ void Watch::Thread::run() {
 
 Watch::Thread::Due Watch::Thread::next_due() {
   const MutexLock lock(mutex);
-  State& now = state();
+  State& state = Thread::state();
   for (;;) {
-    const bool idle = now.watched.empty();
-    now.wakes = idle ? Clock::now() + kLinger : soonest()->due;
-    if (now.changed.wait_until(mutex, now.wakes)) continue;
-    if (now.watched.empty()) {
+    const bool idle = state.watched.empty();
+    state.wake_time = idle ? Clock::now() + kLinger : soonest()->due;
+    if (state.changed.wait_until(mutex, state.wake_time)) continue;
+    if (state.watched.empty()) {
       if (!idle) continue;
-      now.runs = false;
+      state.is_running = false;
       return {};
     }
     std::shared_ptr<Entry> entry = soonest();
-    const Clock::time_point time = Clock::now();
-    if (entry->due > time) continue;
-    const Duration passed = time - entry->began;
-    if (entry->is_case(passed)) {
-      const std::uint64_t begins = entry->begins;
-      return {std::move(entry), begins, passed};
+    const Clock::time_point now = Clock::now();
+    if (entry->due > now) continue;
+    const Duration elapsed = now - entry->begin_time;
+    if (entry->is_met(elapsed)) {
+      const std::uint64_t begin_count = entry->begin_count;
+      return {std::move(entry), begin_count, elapsed};
     }
-    entry->due = time + passed;
+    entry->due = now + elapsed;
   }
 }
 
 void Watch::Thread::call_back(const Due& due) {
   Entry& entry = *due.entry;
-  const std::optional<Duration> again = entry.callback(due.passed);
+  const std::optional<Duration> next_delay = entry.callback(due.elapsed);
   const MutexLock lock(mutex);
-  if (entry.begins != due.begins) return;
-  if (again) {
-    entry.due = Clock::now() + *again;
+  if (entry.begin_count != due.begin_count) return;
+  if (next_delay) {
+    entry.due = Clock::now() + *next_delay;
   } else {
     std::erase(state().watched, due.entry);
   }
 }
 
-const bool Watch::Thread::kHeldAtFork =
+const bool Watch::Thread::kRegistered =
     at_fork(ForkStep::kWatches, held_at_fork<mutex, discard_state>());
 
-Watch::Watch(What what, Callback callback)
-    : entry_(std::make_shared<Entry>(what, std::move(callback))) {}
+Watch::Watch(Trigger trigger, Callback callback)
+    : entry_(std::make_shared<Entry>(trigger, std::move(callback))) {}
 
 Watch::~Watch() { end(); }
 

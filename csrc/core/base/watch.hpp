@@ -24,14 +24,14 @@ class Watch {
   using Callback = std::function<std::optional<Duration>(Duration)>;
 
   // The condition for a callback.
-  enum class What {
+  enum class Trigger {
     kTime,  // the time has passed
     // the thread that called begin() waits most of the time, and no other
     // thread of this process computes
     kWaiting,
   };
 
-  Watch(What what, Callback callback);
+  Watch(Trigger trigger, Callback callback);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;

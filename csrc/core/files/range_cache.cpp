@@ -69,13 +69,13 @@ ByteBuffer& page_buffer() {
 
 }  // namespace
 
-std::uint64_t RangeCache::least_bytes() { return begin_of(1); }
+std::uint64_t RangeCache::min_bytes() { return begin_of(1); }
 
 Result<std::shared_ptr<RangeCache>> RangeCache::open(const std::string& folder,
                                                      std::uint64_t bytes) {
-  if (bytes < least_bytes()) {
+  if (bytes < min_bytes()) {
     return Status(Code::kInvalidArgument, "bytes must be at least ",
-                  least_bytes(), ", got ", bytes);
+                  min_bytes(), ", got ", bytes);
   }
   const std::uint64_t sets = (bytes - kPageBytes) / kSetBytes;
   CacheFile file = TRY(open_cache_file(folder, sets, begin_of(sets)));
@@ -109,7 +109,7 @@ bool RangeCache::write_at(std::uint64_t at, const void* from,
                           std::size_t size) {
   if (pwrite_all(fd_, at, from, size)) return true;
   const int error = errno;
-  if (writes_.exchange(false)) problem_.store(error);
+  if (is_writable_.exchange(false)) problem_.store(error);
   return false;
 }
 
@@ -180,7 +180,9 @@ std::optional<RangeCache::CacheSlot> RangeCache::find_or_take(
       free = CacheSlot{set, last};
     }
   }
-  if (!free && spread(draws_.fetch_add(1)) % kEvictOneIn == 0) free = oldest;
+  if (!free && spread(eviction_draws_.fetch_add(1)) % kEvictOneIn == 0) {
+    free = oldest;
+  }
   if (!free || !take(origin, region, *free)) return {};
   return free;
 }
@@ -196,7 +198,7 @@ bool RangeCache::take(const Origin& origin, std::uint64_t region,
 
 void RangeCache::touch(CacheSlot slot, const Head& head) {
   const std::uint64_t now = now_s();
-  if (now < head.used_s + kMarkPeriod_s || !writes_) return;
+  if (now < head.used_s + kMarkPeriod_s || !is_writable_) return;
   write_at(
       begin_of(slot.set) + slot.way * sizeof(Head) + offsetof(Head, used_s),
       &now, sizeof(now));
@@ -272,7 +274,7 @@ void RangeCache::write(const Origin& origin, std::uint64_t offset,
                        std::span<const std::byte> pages) {
   const Span span{offset, offset + pages.size()};
   each_part<Part>(span, kRegionBytes, [&](const Part& part, auto at) {
-    return writes_ && write_part(origin, part, pages.data() + at);
+    return is_writable_ && write_part(origin, part, pages.data() + at);
   });
 }
 

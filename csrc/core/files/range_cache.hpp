@@ -60,7 +60,7 @@ class RangeCache {
   };
 
   // Returns the minimum size for open(): the superblock and one set.
-  static std::uint64_t least_bytes();
+  static std::uint64_t min_bytes();
 
   // Opens the cache in a folder.  Creates the folder if it does not exist, and
   // a cache of at most `bytes` bytes.  Removes caches of other sizes that are
@@ -132,7 +132,7 @@ class RangeCache {
       : path_(std::move(path)),
         fd_(fd),
         sets_(sets),
-        writes_(writes),
+        is_writable_(writes),
         problem_(writes ? 0 : EACCES) {}
 
   static std::uint64_t begin_of(std::uint64_t set) {
@@ -158,8 +158,9 @@ class RangeCache {
   const std::string path_;
   const int fd_;
   const std::uint64_t sets_;
-  std::atomic<bool> writes_;
-  std::atomic<std::uint32_t> draws_{0};
+  std::atomic<bool> is_writable_;  // False after a failed write, too.
+  // The number of draws that decided whether a full set evicts a slot.
+  std::atomic<std::uint32_t> eviction_draws_{0};
   std::atomic<int>
       problem_;  // Why writing is disabled, as an errno; 0 if taken.
 };

@@ -91,16 +91,17 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
   }
   std::unique_ptr<Arena> arena(new Arena);
   arena->fd_ = fd;
-  arena->book_ = new ArenaBook;
-  arena->book_->base = static_cast<std::byte*>(base);
-  arena->book_->bytes = bytes;
-  arena->book_->end = [](ArenaBook* book) noexcept {
-    munmap(book->base, book->bytes);
-    delete book;
+  arena->mapping_ = new ArenaMapping;
+  arena->mapping_->base = static_cast<std::byte*>(base);
+  arena->mapping_->bytes = bytes;
+  arena->mapping_->destroy = [](ArenaMapping* mapping) noexcept {
+    munmap(mapping->base, mapping->bytes);
+    delete mapping;
   };
-  arena->limit_ = memory_limit != 0 ? memory_limit : available_memory() / 5 * 4;
+  arena->memory_limit_ =
+      memory_limit != 0 ? memory_limit : available_memory() / 5 * 4;
   const std::uint64_t head = round_to_page(head_bytes);
-  arena->holes_[head] = bytes - head;
+  arena->free_ranges_[head] = bytes - head;
   return arena;
 }
 
@@ -111,52 +112,54 @@ Arena::~Arena() {
     drop_idle(std::numeric_limits<std::uint64_t>::max());
     close(fd_);
   }
-  book_->release();
+  mapping_->release();
 }
 
 std::vector<std::uint64_t> Arena::viewed_sizes() const {
   std::vector<std::uint64_t> bytes;
-  for (const ArenaSlot& slot : book_->slots) {
+  for (const ArenaSlot& slot : mapping_->slots) {
     if (slot.may_have_views) bytes.push_back(slot.charge);
   }
   return bytes;
 }
 
 void Arena::charge(ArenaSlot* slot, std::uint64_t bytes) noexcept {
-  charged_ += bytes - slot->charge;
+  charged_bytes_ += bytes - slot->charge;
   slot->charge = bytes;
 }
 
 ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
-  const std::uint64_t wanted = round_to_page(std::max<std::uint64_t>(bytes, 1));
-  if (wanted > book_->bytes) return nullptr;
+  const std::uint64_t size = round_to_page(std::max<std::uint64_t>(bytes, 1));
+  if (size > mapping_->bytes) return nullptr;
   ArenaSlot* slot = nullptr;
-  const auto newest = std::find_if(
+  const auto newest_fit = std::find_if(
       idle_.rbegin(), idle_.rend(),
-      [&](const ArenaSlot* idle) { return idle->capacity >= wanted; });
-  if (newest != idle_.rend()) {
-    slot = *newest;
-    idle_.erase(std::prev(newest.base()));
+      [&](const ArenaSlot* idle) { return idle->capacity >= size; });
+  if (newest_fit != idle_.rend()) {
+    slot = *newest_fit;
+    idle_.erase(std::prev(newest_fit.base()));
   }
-  const std::uint64_t has = slot != nullptr ? slot->charge : 0;
-  const std::uint64_t more = wanted > has ? wanted - has : 0;
-  if (!make_room(more) && !beyond_limit) {
+  const std::uint64_t old_charge = slot != nullptr ? slot->charge : 0;
+  const std::uint64_t increase = size > old_charge ? size - old_charge : 0;
+  if (!make_room(increase) && !beyond_limit) {
     if (slot != nullptr) idle_.push_back(slot);
     return nullptr;
   }
-  if (slot == nullptr) slot = cut(wanted);
+  if (slot == nullptr) slot = cut(size);
   if (slot == nullptr) return nullptr;
-  charge(slot, std::max(wanted, slot->populated));
+  charge(slot, std::max(size, slot->populated));
   return slot;
 }
 
 // Drops idle slots until `bytes` more fit below the limit.  Returns false if
 // they do not fit.
 bool Arena::make_room(std::uint64_t bytes) {
-  if (charged_ + bytes <= limit_) return true;
+  if (charged_bytes_ + bytes <= memory_limit_) return true;
   reclaim();
-  drop_idle(charged_ + bytes > limit_ ? charged_ + bytes - limit_ : 0);
-  return charged_ + bytes <= limit_;
+  drop_idle(charged_bytes_ + bytes > memory_limit_
+                ? charged_bytes_ + bytes - memory_limit_
+                : 0);
+  return charged_bytes_ + bytes <= memory_limit_;
 }
 
 // Drops idle slots that are not pinned, the oldest first, until `bytes` less
@@ -173,49 +176,56 @@ void Arena::drop_idle(std::uint64_t bytes) {
   });
 }
 
-// Cuts a slot from the first hole that is large enough.  If there is none,
-// drops the idle slots, merges adjacent holes, and tries again.
+// Cuts a slot from the first free range that is large enough.  If there is
+// none, drops the idle slots, merges adjacent free ranges, and tries again.
+// Returns nullptr if no free range is large enough.
 ArenaSlot* Arena::cut(std::uint64_t capacity) {
-  const auto find = [&] {
-    return std::ranges::find_if(
-        holes_, [&](const auto& range) { return range.second >= capacity; });
+  const auto find_range = [&] {
+    return std::ranges::find_if(free_ranges_, [&](const auto& range) {
+      const auto& [offset, length] = range;
+      return length >= capacity;
+    });
   };
-  auto hole = find();
-  if (hole == holes_.end()) {
+  auto range = find_range();
+  if (range == free_ranges_.end()) {
     drop_idle(std::numeric_limits<std::uint64_t>::max());
-    merge_holes();
-    hole = find();
+    merge_free_ranges();
+    range = find_range();
   }
-  if (hole == holes_.end()) return nullptr;
-  if (spare_.empty()) spare_.push_back(&book_->slots.emplace_back());
-  ArenaSlot* const slot = spare_.back();
-  spare_.pop_back();
-  slot->book = book_;
+  if (range == free_ranges_.end()) return nullptr;
+  if (unused_slots_.empty()) {
+    unused_slots_.push_back(&mapping_->slots.emplace_back());
+  }
+  ArenaSlot* const slot = unused_slots_.back();
+  unused_slots_.pop_back();
+  slot->mapping = mapping_;
   slot->populated = 0;
-  slot->offset = hole->first;
+  const auto [offset, length] = *range;
+  slot->offset = offset;
   slot->capacity = capacity;
-  const std::uint64_t rest = hole->second - capacity;
-  holes_.erase(hole);
-  if (rest > 0) holes_[slot->offset + capacity] = rest;
+  free_ranges_.erase(range);
+  if (length > capacity) free_ranges_[offset + capacity] = length - capacity;
   return slot;
 }
 
-void Arena::merge_holes() {
-  for (auto at = holes_.begin(); at != holes_.end(); ++at) {
-    auto next = std::next(at);
-    while (next != holes_.end() && next->first == at->first + at->second) {
-      at->second += next->second;
-      next = holes_.erase(next);
+void Arena::merge_free_ranges() {
+  for (auto range = free_ranges_.begin(); range != free_ranges_.end();
+       ++range) {
+    auto next = std::next(range);
+    while (next != free_ranges_.end() &&
+           next->first == range->first + range->second) {
+      range->second += next->second;
+      next = free_ranges_.erase(next);
     }
   }
 }
 
-// Returns the pages of an idle slot to the system and makes its range a hole.
+// Returns the pages of an idle slot to the system and makes its range free.
 void Arena::drop(ArenaSlot* slot) {
   madvise(base() + slot->offset, slot->capacity, MADV_REMOVE);
   charge(slot, 0);
-  holes_[slot->offset] = slot->capacity;
-  spare_.push_back(slot);
+  free_ranges_[slot->offset] = slot->capacity;
+  unused_slots_.push_back(slot);
 }
 
 void Arena::charge_populated(ArenaSlot* slot,
@@ -229,24 +239,25 @@ void Arena::give_back(ArenaSlot* slot) { idle_.push_back(slot); }
 
 ArenaSlot* Arena::viewed_slot_at(std::uintptr_t address) const noexcept {
   const std::uintptr_t offset =
-      address - reinterpret_cast<std::uintptr_t>(book_->base);
-  const auto found = std::ranges::find_if(book_->slots, [&](ArenaSlot& slot) {
-    return slot.may_have_views && offset >= slot.offset &&
-           offset < slot.offset + slot.capacity &&
-           slot.views.load(std::memory_order_relaxed) != 0;
-  });
-  return found != book_->slots.end() ? &*found : nullptr;
+      address - reinterpret_cast<std::uintptr_t>(mapping_->base);
+  const auto found =
+      std::ranges::find_if(mapping_->slots, [&](ArenaSlot& slot) {
+        return slot.may_have_views && offset >= slot.offset &&
+               offset < slot.offset + slot.capacity &&
+               slot.views.load(std::memory_order_relaxed) != 0;
+      });
+  return found != mapping_->slots.end() ? &*found : nullptr;
 }
 
 void Arena::add_first_view(ArenaSlot* slot) {
   slot->may_have_views = true;
   slot->views.store(1, std::memory_order_relaxed);
-  book_->holders.fetch_add(1, std::memory_order_relaxed);
+  mapping_->references.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Arena::reclaim() {
   ArenaSlot* slot =
-      book_->returned.exchange(nullptr, std::memory_order_acquire);
+      mapping_->returned_slots.exchange(nullptr, std::memory_order_acquire);
   for (; slot != nullptr; slot = slot->next_returned) {
     slot->may_have_views = false;
     // A retired slot stays charged, because the forked child still has its
@@ -256,7 +267,7 @@ void Arena::reclaim() {
 }
 
 void Arena::retire_viewed() noexcept {
-  for (ArenaSlot& slot : book_->slots) slot.retired |= slot.may_have_views;
+  for (ArenaSlot& slot : mapping_->slots) slot.retired |= slot.may_have_views;
 }
 
 void Arena::detach_after_fork() noexcept {

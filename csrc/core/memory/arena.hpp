@@ -23,36 +23,41 @@
 
 namespace gristmill {
 
-struct ArenaBook;
+struct ArenaMapping;
 
-// A range of the arena.  This struct is private to the process.
+// A range of the arena.  This struct is private to the process.  Any thread may
+// access `views`, `next_returned` and `pinned`; the other fields need the
+// synchronization of the Arena.
 struct ArenaSlot {
   std::atomic<std::uint32_t> views{0};
-  ArenaSlot* next_returned = nullptr;  // see ArenaBook::returned
-  ArenaBook* book = nullptr;
+  ArenaSlot* next_returned = nullptr;  // see ArenaMapping::returned_slots
+  ArenaMapping* mapping = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t capacity = 0;
-  std::uint64_t populated = 0;      // bytes that may have pages
+  std::uint64_t populated = 0;      // bytes at its start that may have pages
   std::uint64_t charge = 0;         // bytes counted against the memory limit
   bool may_have_views = false;      // views may exist; cleared by reclaim()
   bool retired = false;             // has been visible to a fork: never reused
   std::atomic<bool> pinned{false};  // a device reads its pages: they must stay
 };
 
-// Data that outlive the Arena while there are views.
-struct ArenaBook {
+// The mapping and its slots.  Outlives the Arena while there are views or
+// pinned slots.
+struct ArenaMapping {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
-  // A stack of slots whose last view has ended, which reclaim() collects.
-  std::atomic<ArenaSlot*> returned{nullptr};
-  std::atomic<std::uint64_t> holders{1};  // the arena and each slot with views
-  // Unmaps and deletes the book.  This is a pointer because the last holder may
-  // be in another shared library than the arena.
-  void (*end)(ArenaBook*) noexcept = nullptr;
+  // A stack of the slots whose last view has ended.  Any thread pushes to it;
+  // reclaim() empties it.
+  std::atomic<ArenaSlot*> returned_slots{nullptr};
+  // One of the arena, of each slot with views and of each PinnedSlot.
+  std::atomic<std::uint64_t> references{1};
+  // Unmaps and deletes the mapping.  This is a pointer because the last
+  // reference may be in another shared library than the arena.
+  void (*destroy)(ArenaMapping*) noexcept = nullptr;
   std::deque<ArenaSlot> slots;  // all slots ever created; addresses are stable
 
   void release() noexcept {
-    if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) end(this);
+    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(this);
   }
 };
 
@@ -64,13 +69,13 @@ inline void retain_view(ArenaSlot* slot) noexcept {
 // Ends a view.  Uses no lock, no allocation and no Python.
 inline void release_view(ArenaSlot* slot) noexcept {
   if (slot->views.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  ArenaBook* const book = slot->book;
-  ArenaSlot* head = book->returned.load(std::memory_order_relaxed);
+  ArenaMapping* const mapping = slot->mapping;
+  ArenaSlot* head = mapping->returned_slots.load(std::memory_order_relaxed);
   do {
     slot->next_returned = head;
-  } while (!book->returned.compare_exchange_weak(
+  } while (!mapping->returned_slots.compare_exchange_weak(
       head, slot, std::memory_order_release, std::memory_order_relaxed));
-  book->release();
+  mapping->release();
 }
 
 class Arena {
@@ -85,19 +90,23 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] std::byte* base() const noexcept { return book_->base; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return book_->bytes; }
-  [[nodiscard]] std::uint64_t memory_limit() const noexcept { return limit_; }
-  [[nodiscard]] std::uint64_t charged() const noexcept { return charged_; }
-  // Returns the size of each slot with live views, in bytes.
+  [[nodiscard]] std::byte* base() const noexcept { return mapping_->base; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return mapping_->bytes; }
+  [[nodiscard]] std::uint64_t memory_limit() const noexcept {
+    return memory_limit_;
+  }
+  [[nodiscard]] std::uint64_t charged() const noexcept {
+    return charged_bytes_;
+  }
+  // Returns the charge of each slot that may have views, in bytes.
   [[nodiscard]] std::vector<std::uint64_t> viewed_sizes() const;
 
   // Returns a slot of at least `bytes`, or nullptr if the limit leaves no room.
   // With `beyond_limit`, returns nullptr only if the mapping itself is full.
   [[nodiscard]] ArenaSlot* take(std::uint64_t bytes, bool beyond_limit = false);
 
-  // Updates the charge of a slot after it was filled.  `populated` of its bytes
-  // may have pages.
+  // Records that the first `populated` bytes of the slot may have pages, and
+  // charges the slot for exactly the bytes that may have pages.
   void charge_populated(ArenaSlot* slot, std::uint64_t populated) noexcept;
 
   // Takes back a slot that has no views.
@@ -124,19 +133,21 @@ class Arena {
  private:
   Arena() = default;
   ArenaSlot* cut(std::uint64_t capacity);
-  void merge_holes();
+  void merge_free_ranges();
   void drop_idle(std::uint64_t bytes);
   void drop(ArenaSlot* slot);
   bool make_room(std::uint64_t bytes);
   void charge(ArenaSlot* slot, std::uint64_t bytes) noexcept;
 
   int fd_ = -1;
-  ArenaBook* book_ = nullptr;
-  std::uint64_t limit_ = 0;
-  std::uint64_t charged_ = 0;
-  std::vector<ArenaSlot*> idle_;                  // newest last
-  std::vector<ArenaSlot*> spare_;                 // without a range
-  std::map<std::uint64_t, std::uint64_t> holes_;  // offset to length, no pages
+  ArenaMapping* mapping_ = nullptr;
+  std::uint64_t memory_limit_ = 0;
+  std::uint64_t charged_bytes_ = 0;  // sum of the charges of all slots
+  std::vector<ArenaSlot*> idle_;     // slots to reuse, newest last
+  // Records of dropped slots, which have no range now.
+  std::vector<ArenaSlot*> unused_slots_;
+  // Lengths of the ranges that belong to no slot and have no pages, by offset.
+  std::map<std::uint64_t, std::uint64_t> free_ranges_;
 };
 
 // Returns the memory that this process may use, in bytes: the RAM or the limit

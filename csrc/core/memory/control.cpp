@@ -17,11 +17,14 @@ static_assert(offsetof(Control, owner) == 8 && offsetof(Control, kind) == 12 &&
               offsetof(Control, streams) == 32 &&
               offsetof(Control, waiting_for) == 192 &&
               offsetof(Control, delivered) == 256 && sizeof(Control) == 320);
-static_assert(offsetof(Cell, admitted) == 0 && offsetof(Cell, stop) == 4 &&
-              offsetof(Cell, pid) == 8 && offsetof(Cell, asleep) == 64 &&
-              offsetof(Cell, started) == 68 &&
-              offsetof(Cell, current_record) == 72 &&
-              offsetof(Cell, counts) == 8064 && sizeof(Cell) == 10176);
+static_assert(offsetof(WorkerCell, admitted) == 0 &&
+              offsetof(WorkerCell, stop) == 4 &&
+              offsetof(WorkerCell, pid) == 8 &&
+              offsetof(WorkerCell, asleep) == 64 &&
+              offsetof(WorkerCell, started) == 68 &&
+              offsetof(WorkerCell, current_record) == 72 &&
+              offsetof(WorkerCell, counts) == 8064 &&
+              sizeof(WorkerCell) == 10176);
 static_assert(offsetof(Counts, claimed_ns) == 0 &&
               offsetof(Counts, outputs) == 24);
 static_assert(offsetof(Unit, word) == 0 && offsetof(Unit, task) == 8 &&
@@ -36,9 +39,9 @@ constexpr std::uint64_t kPageBytes = 4096;
 // MADV_POPULATE_WRITE, which older headers do not define.
 constexpr int kPopulateWrite = 23;
 
-std::uint64_t positions_at(std::uint32_t workers,
-                           std::uint32_t units) noexcept {
-  return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
+std::uint64_t positions_offset(std::uint32_t workers,
+                               std::uint32_t units) noexcept {
+  return sizeof(Control) + workers * sizeof(WorkerCell) + units * sizeof(Unit);
 }
 
 // Rounds up to whole cache lines, because the two positions of a unit have
@@ -51,21 +54,21 @@ std::uint64_t position_bytes(std::uint32_t capacity) noexcept {
 
 std::uint64_t Region::head_bytes(std::uint32_t workers, std::uint32_t units,
                                  std::uint32_t position_capacity) noexcept {
-  return positions_at(workers, units) +
+  return positions_offset(workers, units) +
          2 * units * position_bytes(position_capacity);
 }
 
 std::int64_t* Region::position(std::uint64_t index) const noexcept {
   const Control& c = control();
   return reinterpret_cast<std::int64_t*>(
-      base_ + positions_at(c.workers, c.units) +
+      base_ + positions_offset(c.workers, c.units) +
       index * position_bytes(c.position_capacity));
 }
 
-bool Region::populate(const void* place, std::uint64_t bytes,
+bool Region::populate(const void* address, std::uint64_t bytes,
                       int fd) const noexcept {
-  const auto offset =
-      static_cast<std::uint64_t>(static_cast<const std::byte*>(place) - base_);
+  const auto offset = static_cast<std::uint64_t>(
+      static_cast<const std::byte*>(address) - base_);
   const std::uint64_t from = offset & ~(kPageBytes - 1);
   const std::uint64_t length = offset + bytes - from;
   while (madvise(base_ + from, length, kPopulateWrite) != 0) {

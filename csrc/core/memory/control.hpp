@@ -1,6 +1,6 @@
 // The layout of the part of shared memory that both sides read: sequence
-// numbers to sleep on, one Cell for each worker, one Unit for each piece of
-// work in flight, and two positions for each Unit.  Slots follow.
+// numbers to sleep on, one WorkerCell for each worker, one Unit for each piece
+// of work in flight, and two positions for each Unit.  Slots follow.
 //
 // Every shared word has one writer at a time.  The only contested store is the
 // claim of a unit, a single compare-and-swap that also stores the holder.  The
@@ -62,10 +62,14 @@ struct Control {
   std::uint32_t streams;
   std::uint32_t position_capacity;  // maximum integers in a position
 
+  // Incremented by the parent to wake workers, which sleep on it while they
+  // have no unit.
   alignas(64) std::atomic<std::uint32_t> work_sequence;
+  // Incremented by workers after each commit or offered part, and by the parent
+  // after other events.  The consumer sleeps on it.
   alignas(64) std::atomic<std::uint32_t> done_sequence;
   // The id of the unit that the sleeping consumer waits for, or kAnyUnit; 0
-  // while it is awake.
+  // while it is awake.  Written by the parent.
   alignas(64) std::atomic<std::uint64_t> waiting_for;
   // Outputs that the consumer has taken.  Written by the parent.
   alignas(64) std::atomic<std::uint64_t> delivered;
@@ -78,12 +82,13 @@ struct Control {
   return control.memory_limit / std::max(control.workers, control.streams) / 8;
 }
 
-struct alignas(64) Cell {
+struct alignas(64) WorkerCell {
   // Written by the parent.
   std::atomic<std::uint32_t> admitted;  // generation that may access units
   std::atomic<std::uint32_t> stop;
   std::atomic<std::uint32_t> pid;  // process of that generation, 0 for none
-  // Written by the worker, on its own cache line.
+  // Written by the worker, on its own cache line.  The parent resets `asleep`
+  // and `current_record` after the worker's exit.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> started;  // generation that has requested work
   std::atomic<std::int64_t> current_record;  // -1 for none
@@ -112,12 +117,12 @@ struct alignas(64) Unit {
   // Written by the holder.
   alignas(64) UnitStatus status;
   std::uint32_t outputs;
-  std::uint64_t bytes;      // bytes used, from the start of the slot
-  std::uint64_t needed;     // with kNeed: the requested capacity
+  std::uint64_t bytes;            // bytes used, from the start of the slot
+  std::uint64_t requested_bytes;  // with kNeed: the requested capacity
   std::uint64_t populated;  // bytes of the slot that have pages; the parent
                             // sets the initial value
   std::uint32_t position_after;  // integers in the final position
-  std::int64_t took_ns;          // time from claim to commit
+  std::int64_t duration_ns;      // time from claim to commit
 };
 
 // Locates the parts of the mapping.
@@ -136,13 +141,13 @@ class Region {
     return *reinterpret_cast<Control*>(base_);
   }
   // REQUIRES: worker < control().workers.
-  [[nodiscard]] Cell& cell(std::uint32_t worker) const noexcept {
-    return *(reinterpret_cast<Cell*>(base_ + sizeof(Control)) + worker);
+  [[nodiscard]] WorkerCell& cell(std::uint32_t worker) const noexcept {
+    return *(reinterpret_cast<WorkerCell*>(base_ + sizeof(Control)) + worker);
   }
   // REQUIRES: index < control().units.
   [[nodiscard]] Unit& unit(std::uint32_t index) const noexcept {
     return *(reinterpret_cast<Unit*>(base_ + sizeof(Control) +
-                                     control().workers * sizeof(Cell)) +
+                                     control().workers * sizeof(WorkerCell)) +
              index);
   }
   // Return the positions before and after a unit.  A unit starts from the
@@ -162,7 +167,7 @@ class Region {
   // to a missing page raises SIGBUS when memory is exhausted.  `fd` is the
   // mapped file, or -1; without it this fails on kernels before Linux 5.14.
   // Returns true iff the whole range has pages.
-  [[nodiscard]] bool populate(const void* place, std::uint64_t bytes,
+  [[nodiscard]] bool populate(const void* address, std::uint64_t bytes,
                               int fd) const noexcept;
 
   // Copies a position to its place in the mapping, and allocates pages for it

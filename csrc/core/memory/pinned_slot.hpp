@@ -21,7 +21,7 @@ class PinnedSlot {
   // REQUIRES: the caller keeps a view of the slot.
   static std::unique_ptr<PinnedSlot> pin(ArenaSlot* slot) {
     if (slot->pinned.exchange(true, std::memory_order_acq_rel)) return nullptr;
-    slot->book->holders.fetch_add(1, std::memory_order_relaxed);
+    slot->mapping->references.fetch_add(1, std::memory_order_relaxed);
     // Registering allocates every page of the range.  No other thread writes
     // `populated` while the slot has views.
     slot->populated = slot->capacity;
@@ -29,23 +29,23 @@ class PinnedSlot {
   }
   ~PinnedSlot() {
     slot_->pinned.store(false, std::memory_order_release);
-    book_->release();
+    mapping_->release();
   }
   PinnedSlot(const PinnedSlot&) = delete;
   PinnedSlot& operator=(const PinnedSlot&) = delete;
 
   // Returns the address of the slot.  The range consists of whole pages.
   [[nodiscard]] std::uintptr_t address() const noexcept {
-    return reinterpret_cast<std::uintptr_t>(book_->base) + slot_->offset;
+    return reinterpret_cast<std::uintptr_t>(mapping_->base) + slot_->offset;
   }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slot_->capacity; }
 
  private:
   explicit PinnedSlot(ArenaSlot* slot) noexcept
-      : slot_(slot), book_(slot->book) {}
+      : slot_(slot), mapping_(slot->mapping) {}
 
   ArenaSlot* const slot_;
-  ArenaBook* const book_;
+  ArenaMapping* const mapping_;
 };
 
 }  // namespace gristmill

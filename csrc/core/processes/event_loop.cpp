@@ -59,14 +59,15 @@ bool EventLoop::post(Task task) {
 }
 
 void EventLoop::call(Task task) {
-  auto done = std::make_shared<std::promise<void>>();
-  auto ended = done->get_future();
-  if (post([done, task = std::move(task)] {
+  auto completion = std::make_shared<std::promise<void>>();
+  auto completed = completion->get_future();
+  if (post([completion, task = std::move(task)] {
         task();
-        done->set_value();
+        completion->set_value();
       })) {
-    ended.wait();
+    completed.wait();
   } else if (!inert_.load(std::memory_order_relaxed)) {
+    // The thread may still run a task: wait for it, and prevent others.
     const MutexLock lock(running_);
     abandoned_ = true;
   }
@@ -77,10 +78,10 @@ void EventLoop::stop() {
 }
 
 void EventLoop::run() {
-  std::array<epoll_event, 64> room{};
+  std::array<epoll_event, 64> buffer{};
   while (!stopping_) {
-    const int n = epoll_wait(epoll_.get(), room.data(),
-                             static_cast<int>(room.size()), -1);
+    const int n = epoll_wait(epoll_.get(), buffer.data(),
+                             static_cast<int>(buffer.size()), -1);
     const bool lost = n < 0 && errno != EINTR;
     const MutexLock lock(running_);
     if (abandoned_) return;
@@ -90,7 +91,7 @@ void EventLoop::run() {
       return;
     }
     const auto count = static_cast<std::size_t>(n < 0 ? 0 : n);
-    for (const epoll_event& event : std::span(room).first(count)) {
+    for (const epoll_event& event : std::span(buffer).first(count)) {
       const auto at = watches_.find(event.data.u64);
       if (at == watches_.end()) continue;
       const Task ready = at->second.ready;  // A copy: it may unwatch itself.

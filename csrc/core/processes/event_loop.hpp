@@ -67,7 +67,7 @@ class EventLoop {
   const Task at_end_;
   const Task on_lost_;
   const Fd epoll_;
-  const Fd posted_;  // Above 0 while tasks wait.
+  const Fd posted_;  // An eventfd, which is above 0 while tasks wait.
   std::atomic<bool> inert_{false};
 
   Mutex mutex_;

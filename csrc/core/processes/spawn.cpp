@@ -46,7 +46,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr int kSocketInChild = 3;
-constexpr auto kByPidfd = static_cast<idtype_t>(3);  // P_PIDFD
+constexpr auto kPidfdIdType = static_cast<idtype_t>(3);  // P_PIDFD
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -60,15 +60,15 @@ std::set<int>& open_fds() REQUIRES(open_mutex) {
   return *all;
 }
 // The number of forks between the first process and this one, plus 1.
-std::uint64_t forks GUARDED_BY(open_mutex) = 1;
+std::uint64_t fork_count GUARDED_BY(open_mutex) = 1;
 
 void close_in_child() REQUIRES(open_mutex) {
   for (const int fd : open_fds()) ::close(fd);
   open_fds().clear();
-  ++forks;
+  ++fork_count;
 }
 
-[[maybe_unused]] const bool kClosedInChildren =
+[[maybe_unused]] const bool kRegistered =
     at_fork(ForkStep::kOpenFds, held_at_fork<open_mutex, close_in_child>());
 
 }  // namespace
@@ -84,19 +84,19 @@ Fd::Fd(int fd) : fd_(fd) {
   }
   const MutexLock lock(open_mutex);
   open_fds().insert(fd_);
-  forks_ = forks;
+  fork_count_ = fork_count;
 }
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   std::swap(fd_, other.fd_);
-  std::swap(forks_, other.forks_);
+  std::swap(fork_count_, other.fork_count_);
   return *this;
 }
 
 Fd::~Fd() {
   if (fd_ < 0) return;
   const MutexLock lock(open_mutex);
-  if (forks_ != forks) return;  // close_in_child() has closed it.
+  if (fork_count_ != fork_count) return;  // close_in_child() has closed it.
   open_fds().erase(fd_);
   ::close(fd_);
 }
@@ -158,13 +158,13 @@ bool drain_eventfd(int eventfd) {
   return read(eventfd, &count, sizeof count) == sizeof count;
 }
 
-void kill_by(int pidfd) noexcept {
+void kill_process(int pidfd) noexcept {
   syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
 }
 
 void reap(int pidfd) noexcept {
   siginfo_t info;
-  while (waitid(kByPidfd, static_cast<id_t>(pidfd), &info, WEXITED) != 0 &&
+  while (waitid(kPidfdIdType, static_cast<id_t>(pidfd), &info, WEXITED) != 0 &&
          errno == EINTR) {
   }
 }
@@ -249,12 +249,13 @@ std::optional<Packet> Channel::receive() {
 
 namespace {
 
+// The argument of start_in_child().
 struct Start {
   char* const* argv;
   char* const* environ;
   int socket;
-  rlim_t most_fds;
-  int error = 0;
+  rlim_t max_fds;
+  int error = 0;  // Set by the child: the errno of execve.
 };
 
 // Runs in the child, on the parent's memory.  It uses bare system calls, since
@@ -262,9 +263,9 @@ struct Start {
 int start_in_child(void* argument) {
   auto* const start = static_cast<Start*>(argument);
   // A sigaction in the kernel's layout; all zeros mean the default action.
-  const std::array<uint64_t, 4> by_default{};
+  const std::array<uint64_t, 4> default_action{};
   for (int number = 1; number < NSIG; ++number) {
-    syscall(SYS_rt_sigaction, number, by_default.data(), nullptr,
+    syscall(SYS_rt_sigaction, number, default_action.data(), nullptr,
             sizeof(uint64_t));
   }
   // The launcher unblocks these two once it has its own handlers.
@@ -287,7 +288,7 @@ int start_in_child(void* argument) {
     syscall(SYS_dup3, start->socket, kSocketInChild, 0);
   }
   if (syscall(SYS_close_range, kSocketInChild + 1, ~0U, 0) != 0) {
-    for (rlim_t fd = kSocketInChild + 1; fd < start->most_fds; ++fd) {
+    for (rlim_t fd = kSocketInChild + 1; fd < start->max_fds; ++fd) {
       syscall(SYS_close, fd);
     }
   }
@@ -317,8 +318,9 @@ Fd run(const Command& command, int socket) {
   const auto environ = pointers_of(command.environ);
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const Fd lifted = copy_of(socket);  // Its number is not a standard stream's.
-  Start start{argv.data(), environ.data(), lifted.get(), limit.rlim_cur};
+  // A copy whose number is not that of a standard stream.
+  const Fd high_socket = copy_of(socket);
+  Start start{argv.data(), environ.data(), high_socket.get(), limit.rlim_cur};
   constexpr std::size_t kStackBytes = std::size_t{256} << 10;
   std::vector<std::byte> stack(kStackBytes);
   // Like vfork, but with a separate stack, and with a pidfd from the start.

@@ -5,21 +5,26 @@
 // of every socket is pkg/gristmill/_workers/processes.py, which must match this
 // table:
 //
-//   kind          from -> to              value        descriptors
-//   kOpenGroup    supervisor -> launcher  1: late      zygote's socket, setup,
-//                                                      blob, arena,
-//                                                      slot requests
-//   kForget       supervisor -> launcher
-//   kZygote       launcher -> supervisor  pid          pidfd
-//   kGone         launcher -> supervisor  wait status
-//   kStartWorker  supervisor -> zygote
-//   kStarted      zygote -> supervisor    pid          pidfd
-//   kExited       zygote -> supervisor    wait status
-//   kThreads      zygote -> supervisor
-//   kFailed       any -> supervisor                    memfd of UTF-8 text
-//   kReady        launcher -> supervisor
-//   kInherit      supervisor -> launcher               at most kMaxFds of the
-//                                                      program's
+//   kind             from -> to              value        descriptors
+//   kOpenGroup       supervisor -> launcher  see below    zygote's socket,
+//                                                         setup, blob, arena,
+//                                                         eventfd
+//   kForget          supervisor -> launcher
+//   kZygote          launcher -> supervisor  pid          pidfd
+//   kGone            launcher -> supervisor  wait status
+//   kStartWorker     supervisor -> zygote
+//   kStarted         zygote -> supervisor    pid          pidfd
+//   kExited          zygote -> supervisor    wait status
+//   kLoadInWorkers   zygote -> supervisor
+//   kFailed          any -> supervisor                    memfd of UTF-8 text
+//   kReady           launcher -> supervisor
+//   kInherit         supervisor -> launcher               at most kMaxFds of
+//   the
+//                                                         program's
+//
+// The value of kOpenGroup is 1 if each worker loads the program, and 0 if the
+// zygote loads it.  A zygote asks with kLoadInWorkers for a successor that gets
+// 1.  Workers write to the eventfd to notify the parent.
 //
 // kInherit is sent any number of times before kOpenGroup.  The group's zygote
 // gets all these descriptors, in order, after its own.
@@ -53,10 +58,11 @@ namespace gristmill {
 class Fd {
  public:
   Fd() = default;
-  // Takes ownership of `fd`, or replaces it by a copy; -1 owns nothing.
+  // Takes ownership of `fd`, and replaces it by a copy if it has the number of
+  // a standard stream.  -1 owns nothing.
   explicit Fd(int fd);
   Fd(Fd&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
+      : fd_(std::exchange(other.fd_, -1)), fork_count_(other.fork_count_) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
 
@@ -65,7 +71,7 @@ class Fd {
 
  private:
   int fd_ = -1;
-  uint64_t forks_ = 0;  // The value of `forks` when the descriptor was opened.
+  uint64_t fork_count_ = 0;  // The value of `fork_count` at the constructor.
 };
 
 // Each throws std::system_error if the system has no descriptor left.
@@ -83,10 +89,11 @@ bool signal_eventfd(int eventfd);
 // Sets an eventfd to 0; returns whether it was above 0.
 bool drain_eventfd(int eventfd);
 
-// Sends SIGKILL through a pidfd.  Ignores that the process is gone.
-void kill_by(int pidfd) noexcept;
+// Sends SIGKILL through a pidfd.  Does nothing if the process is gone.
+void kill_process(int pidfd) noexcept;
 
-// Reaps a child that ended.  Ignores that it was reaped elsewhere.
+// Waits for the end of a child and reaps it.  Does nothing if it was reaped
+// elsewhere.
 void reap(int pidfd) noexcept;
 
 // Returns a text such as "exit code 3" or "killed by signal 9 (Killed)".
@@ -105,7 +112,7 @@ struct Message {
     kStartWorker,
     kStarted,
     kExited,
-    kThreads,
+    kLoadInWorkers,
     kFailed,
     kReady,
     kInherit,

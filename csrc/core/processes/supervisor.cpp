@@ -23,13 +23,14 @@ constexpr int kMaxFailedStarts = 3;
 constexpr milliseconds kMaxLeaveTime{1200};
 constexpr uint32_t kBothWays = EPOLLIN | EPOLLOUT | EPOLLET;
 constexpr auto kNoDescriptors =
-    "this process has no descriptors left (ulimit -n)";
+    "this process has no file descriptors left; raise its limit (ulimit -n) or "
+    "close files";
 
 }  // namespace
 
 Supervisor::Supervisor(std::function<Command()> command)
     : command_(std::move(command)),
-      loop_([this] { end_all(); }, [this] { lose_all(); }) {}
+      loop_([this] { end_all(); }, [this] { fail_all(); }) {}
 
 void Supervisor::start_launcher(const Modules& modules) {
   loop_.post([this, modules] {
@@ -44,53 +45,57 @@ void Supervisor::start_launcher(const Modules& modules) {
 std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
                                                     const GroupSpec& spec) {
   // Shared, since tasks must be copyable.
-  const auto made = std::make_shared<std::unique_ptr<Group>>(new Group);
-  Group& group = **made;
+  const auto owned = std::make_shared<std::unique_ptr<Group>>(new Group);
+  Group& group = **owned;
   group.events = events;
   group.id = ++last_id_;
   group.modules = spec.modules;
   group.setup = Channel::share(memfd_of(spec.setup));
   group.blob = Channel::share(copy_of(spec.blob_fd));
   group.arena = Channel::share(copy_of(spec.arena_fd));
-  group.slot_requests = Channel::share(new_eventfd());
+  group.notify_fd = Channel::share(new_eventfd());
   for (const int fd : spec.inherited) {
     group.inherited.push_back(Channel::share(copy_of(fd)));
   }
   std::unique_ptr<WorkerGroup> workers(
-      new WorkerGroup(this, group.id, group.slot_requests->get()));
-  const bool posted = loop_.post([this, made] {
-    Group& entered = **made;
-    groups_.emplace(entered.id, std::move(*made));
-    const int fd = entered.slot_requests->get();
-    entered.slot_watch = watch(entered, fd, [&entered, fd] {
-      if (drain_eventfd(fd)) entered.events->on_slot_requested();
-    });
-    if (!entered.failed) start_zygote(entered);
-  });
-  if (!posted) {
-    throw std::logic_error("the supervisor was stopped during the call");
+      new WorkerGroup(this, group.id, group.notify_fd->get()));
+  if (!loop_.post([this, owned] { add_group(std::move(*owned)); })) {
+    throw std::logic_error(
+        "the supervisor was stopped while it started workers; start no workers "
+        "while this process exits");
   }
   return workers;
 }
 
-void WorkerGroup::start_worker(int worker, uint32_t generation) {
-  supervisor_->loop_.post([all = supervisor_, id = id_, worker, generation] {
-    Supervisor::Group* const group = all->find(id);
-    if (group == nullptr || group->failed) return;
-    group->requests.push_back({{worker, generation}});
-    all->send_requests(*group);
+void Supervisor::add_group(std::unique_ptr<Group> new_group) {
+  Group& group = *new_group;
+  groups_.emplace(group.id, std::move(new_group));
+  const int fd = group.notify_fd->get();
+  group.notify_watch = watch(group, fd, [&group, fd] {
+    if (drain_eventfd(fd)) group.events->on_worker_notified();
   });
+  if (!group.failed) start_zygote(group);
+}
+
+void WorkerGroup::start_worker(int worker, uint32_t generation) {
+  supervisor_->loop_.post(
+      [supervisor = supervisor_, id = id_, worker, generation] {
+        Supervisor::Group* const group = supervisor->find(id);
+        if (group == nullptr || group->failed) return;
+        group->requests.push_back({{worker, generation}});
+        supervisor->send_requests(*group);
+      });
 }
 
 void WorkerGroup::kill(int worker) {
-  supervisor_->loop_.post([all = supervisor_, id = id_, worker] {
-    Supervisor::Group* const group = all->find(id);
+  supervisor_->loop_.post([supervisor = supervisor_, id = id_, worker] {
+    Supervisor::Group* const group = supervisor->find(id);
     if (group == nullptr) return;
-    for (auto& [key, live] : group->workers) {
-      if (key.first == worker) kill_by(live.pidfd.get());
+    for (auto& [key, process] : group->workers) {
+      if (key.worker == worker) kill_process(process.pidfd.get());
     }
     for (auto& request : group->requests) {
-      request.killed |= request.key.first == worker;
+      request.must_kill |= request.key.worker == worker;
     }
   });
 }
@@ -98,16 +103,17 @@ void WorkerGroup::kill(int worker) {
 void WorkerGroup::dismiss() {
   if (std::exchange(dismissed_, true)) return;
   supervisor_->loop_.call(
-      [all = supervisor_, id = id_] { all->drop(id, true); });
+      [supervisor = supervisor_, id = id_] { supervisor->drop(id, true); });
 }
 
 // Fails all groups after the user has closed our descriptors.  Their numbers
 // may have been reused, so this closes and signals nothing.
-void Supervisor::lose_all() {
+void Supervisor::fail_all() {
   for (auto& [id, group] : groups_) {
     if (std::exchange(group->failed, true)) continue;
     group->events->on_failed(
-        "this process has closed the engine's descriptors");
+        "this process closed the engine's file descriptors; close only those "
+        "that your code opened (os.closerange() closes all)");
   }
 }
 
@@ -115,26 +121,27 @@ void Supervisor::end_all() {
   while (!groups_.empty()) drop(groups_.begin()->first, false);
   await_leaving();
   for (const auto& [modules, launcher] : launchers_) {
-    kill_by(launcher.pidfd.get());
+    kill_process(launcher.pidfd.get());
   }
   while (!launchers_.empty()) close_launcher(launchers_.begin()->second);
 }
 
+// Waits a limited time for the workers of dismissed groups to leave.
 void Supervisor::await_leaving() {
   const auto deadline = Clock::now() + kMaxLeaveTime;
   while (!leaving_.empty()) {
-    std::vector<pollfd> told;
+    std::vector<pollfd> channels;
     for (const auto& [modules, launcher] : launchers_) {
-      told.push_back({launcher.channel.fd(), POLLIN, 0});
+      channels.push_back({launcher.channel.fd(), POLLIN, 0});
     }
-    const auto left = duration_cast<milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) return;
-    poll(told.data(), told.size(), static_cast<int>(left.count()));
+    const auto remaining = duration_cast<milliseconds>(deadline - Clock::now());
+    if (remaining.count() <= 0) return;
+    poll(channels.data(), channels.size(), static_cast<int>(remaining.count()));
     for (auto& [modules, launcher] : launchers_) on_launcher_ready(launcher);
-    const auto ended = [](const pollfd& one) {
-      return (one.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    const auto is_closed = [](const pollfd& channel) {
+      return (channel.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
     };
-    if (std::ranges::any_of(told, ended)) return;
+    if (std::ranges::any_of(channels, is_closed)) return;
   }
 }
 
@@ -166,7 +173,7 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
   Launcher& launcher = launchers_[modules];
   launcher.pidfd = std::move(pidfd);
   launcher.channel = Channel(std::move(near));
-  launcher.watch =
+  launcher.pidfd_watch =
       loop_.watch(launcher.pidfd.get(), EPOLLIN,
                   [this, &launcher] { on_launcher_exited(launcher); });
   launcher.channel_watch =
@@ -185,38 +192,38 @@ void Supervisor::on_launcher_ready(Launcher& launcher) {
     if (message.kind == Message::kZygote) {
       on_zygote_started(*group, *packet);
     } else if (message.kind == Message::kGone) {
-      group->last_end = describe_wait_status(message.value);
+      group->last_exit = describe_wait_status(message.value);
     } else if (message.kind == Message::kFailed) {
       on_failed(*group, *packet);
     }
   }
-  if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
+  if (launcher.channel.flush() != 0) kill_process(launcher.pidfd.get());
 }
 
 void Supervisor::on_launcher_exited(Launcher& launcher) {
   on_launcher_ready(launcher);  // Reads its last messages, about zygotes.
   // Zygotes with a pidfd report their own ends.
-  std::vector<Group*> unanswered;
+  std::vector<Group*> without_zygote;
   for (const auto& [id, group] : groups_) {
     if (group->launcher != &launcher) continue;
     group->launcher = nullptr;
-    if (!group->zygote) unanswered.push_back(group.get());
+    if (!group->zygote) without_zygote.push_back(group.get());
   }
   std::erase_if(leaving_,
-                [&](const auto& one) { return one.second == &launcher; });
+                [&](const auto& entry) { return entry.second == &launcher; });
   close_launcher(launcher);
-  for (Group* const group : unanswered) {
-    group->last_end = "the launcher ended first";
+  for (Group* const group : without_zygote) {
+    group->last_exit = "the launcher exited before the process started";
     on_zygote_exited(*group);
   }
 }
 
 void Supervisor::close_launcher(Launcher& launcher) {
-  loop_.unwatch(launcher.watch);
+  loop_.unwatch(launcher.pidfd_watch);
   loop_.unwatch(launcher.channel_watch);
   reap(launcher.pidfd.get());
   std::erase_if(launchers_,
-                [&](auto& one) { return &one.second == &launcher; });
+                [&](auto& entry) { return &entry.second == &launcher; });
 }
 
 void Supervisor::start_zygote(Group& group) {
@@ -229,16 +236,17 @@ void Supervisor::start_zygote(Group& group) {
                     [this, &group] { on_zygote_ready(group); });
     Channel& channel = group.launcher->channel;
     for (auto at = group.inherited.begin(); at != group.inherited.end();) {
-      const auto left = static_cast<std::size_t>(group.inherited.end() - at);
-      const auto end = at + static_cast<long>(std::min(left, kMaxFds));
+      const auto remaining =
+          static_cast<std::size_t>(group.inherited.end() - at);
+      const auto end = at + static_cast<long>(std::min(remaining, kMaxFds));
       channel.push({.kind = Message::kInherit, .group = group.id}, {at, end});
       at = end;
     }
     channel.push({.kind = Message::kOpenGroup,
                   .group = group.id,
-                  .value = group.late ? 1 : 0},
+                  .value = group.loads_in_workers ? 1 : 0},
                  {Channel::share(std::move(far)), group.setup, group.blob,
-                  group.arena, group.slot_requests});
+                  group.arena, group.notify_fd});
     flush(group, channel);
   } catch (const std::system_error& error) {
     fail(group, std::string("cannot start workers: ") + error.what());
@@ -257,8 +265,8 @@ void Supervisor::send_requests(Group& group) {
   for (Request& request : group.requests) {
     if (std::exchange(request.sent, true)) continue;
     group.channel.push({.kind = Message::kStartWorker,
-                        .worker = request.key.first,
-                        .generation = request.key.second});
+                        .worker = request.key.worker,
+                        .generation = request.key.generation});
   }
   flush(group, group.channel);
 }
@@ -271,9 +279,9 @@ void Supervisor::on_zygote_ready(Group& group) {
       on_worker_started(group, key, *packet);
     } else if (message.kind == Message::kExited) {
       on_worker_exited(group, key);  // Its pidfd's event may come later.
-      group.events->on_exit_status(key.first, key.second, message.value);
-    } else if (message.kind == Message::kThreads) {
-      group.late = group.retiring = true;
+      group.events->on_exit_status(key.worker, key.generation, message.value);
+    } else if (message.kind == Message::kLoadInWorkers) {
+      group.loads_in_workers = group.retiring = true;
     } else if (message.kind == Message::kFailed) {
       on_failed(group, *packet);
     }
@@ -302,34 +310,35 @@ void Supervisor::on_zygote_exited(Group& group) {
     fail(group, "the process that starts the workers ended " +
                     std::to_string(group.failed_starts) +
                     " times before a worker had started; last: " +
-                    (group.last_end.empty() ? "unknown" : group.last_end) +
-                    ". Its own messages are on this process's stderr");
+                    (group.last_exit.empty() ? "unknown" : group.last_exit) +
+                    ". Its own messages are on this process's stderr; if there "
+                    "are none, the system may have killed it for memory");
     return;
   }
   start_zygote(group);
 }
 
 void Supervisor::on_worker_started(Group& group, Key key, Packet& packet) {
-  const auto asked = std::ranges::find(group.requests, key, &Request::key);
-  if (asked == group.requests.end()) return;
+  const auto request = std::ranges::find(group.requests, key, &Request::key);
+  if (request == group.requests.end()) return;
   if (packet.fds.empty()) return fail(group, kNoDescriptors);
-  const bool killed = asked->killed;
-  group.requests.erase(asked);
+  const bool must_kill = request->must_kill;
+  group.requests.erase(request);
   group.failed_starts = 0;
   const int pidfd = packet.fds[0].get();
   const Serial serial = watch(
       group, pidfd, [this, &group, key] { on_worker_exited(group, key); });
-  group.workers.emplace(key, Live{std::move(packet.fds[0]), serial});
-  group.events->on_started(key.first, key.second, packet.message.value);
-  if (killed) kill_by(pidfd);
+  group.workers.emplace(key, WorkerProcess{std::move(packet.fds[0]), serial});
+  group.events->on_started(key.worker, key.generation, packet.message.value);
+  if (must_kill) kill_process(pidfd);
 }
 
 void Supervisor::on_worker_exited(Group& group, Key key) {
   const auto at = group.workers.find(key);
   if (at == group.workers.end()) return;
-  loop_.unwatch(at->second.watch);
+  loop_.unwatch(at->second.pidfd_watch);
   group.workers.erase(at);
-  group.events->on_exited(key.first, key.second);
+  group.events->on_exited(key.worker, key.generation);
 }
 
 void Supervisor::on_failed(Group& group, const Packet& packet) {
@@ -338,11 +347,11 @@ void Supervisor::on_failed(Group& group, const Packet& packet) {
 
 void Supervisor::end_zygote(Group& group) {
   if (group.zygote) {
-    kill_by(group.zygote.get());
+    kill_process(group.zygote.get());
   } else if (group.launcher != nullptr) {
     Launcher& launcher = *group.launcher;
     launcher.channel.push({.kind = Message::kForget, .group = group.id});
-    if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
+    if (launcher.channel.flush() != 0) kill_process(launcher.pidfd.get());
   }
 }
 
@@ -358,22 +367,25 @@ Supervisor::Group* Supervisor::find(uint32_t id) {
   return at != groups_.end() ? at->second.get() : nullptr;
 }
 
-// Removes a group.  `leaves` is true if its workers were asked to leave, so
+// Removes a group.  `may_leave` is true if its workers were asked to leave, so
 // that they need not be killed immediately.
-void Supervisor::drop(uint32_t id, bool leaves) {
+void Supervisor::drop(uint32_t id, bool may_leave) {
   Group* const group = find(id);
   if (group == nullptr) return;
   loop_.unwatch(group->channel_watch);
   loop_.unwatch(group->zygote_watch);
-  loop_.unwatch(group->slot_watch);
-  for (auto& [key, live] : group->workers) loop_.unwatch(live.watch);
-  leaves &= group->zygote && group->launcher != nullptr && !group->failed;
-  if (leaves && !group->workers.empty()) {
+  loop_.unwatch(group->notify_watch);
+  for (auto& [key, process] : group->workers)
+    loop_.unwatch(process.pidfd_watch);
+  may_leave &= group->zygote && group->launcher != nullptr && !group->failed;
+  if (may_leave && !group->workers.empty()) {
     // The zygote detects that its channel is closed, and waits for its workers.
     leaving_.emplace(id, group->launcher);
   } else {
     end_zygote(*group);
-    for (auto& [key, live] : group->workers) kill_by(live.pidfd.get());
+    for (auto& [key, process] : group->workers) {
+      kill_process(process.pidfd.get());
+    }
   }
   groups_.erase(id);
 }

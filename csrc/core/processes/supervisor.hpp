@@ -19,6 +19,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <functional>
 #include <map>
 
@@ -45,50 +46,56 @@ class Supervisor {
 
  private:
   friend class WorkerGroup;
-  using Key = std::pair<int, uint32_t>;  // Worker, generation.
   using Serial = EventLoop::Serial;
   using Shared = Channel::Shared;
 
+  // Identifies a worker process.
+  struct Key {
+    int worker;
+    uint32_t generation;
+    auto operator<=>(const Key&) const = default;
+  };
   struct Launcher {
     Fd pidfd;
     Channel channel;
-    Serial watch = 0;
+    Serial pidfd_watch = 0;
     Serial channel_watch = 0;
     bool ready = false;  // Its modules are imported.
   };
   struct Request {
     Key key;
-    bool sent = false;    // To the current zygote.
-    bool killed = false;  // The worker must be killed once it has started.
+    bool sent = false;       // To the current zygote.
+    bool must_kill = false;  // Kill the worker once it has started.
   };
-  struct Live {
+  struct WorkerProcess {
     Fd pidfd;
-    Serial watch;
+    Serial pidfd_watch;
   };
   struct Group {
     WorkerEvents* events = nullptr;
     uint32_t id = 0;
     Modules modules;
-    Shared setup, blob, arena, slot_requests;
+    Shared setup, blob, arena, notify_fd;
     std::vector<Shared> inherited;
-    Launcher* launcher = nullptr;  // The zygote's, while the launcher lives.
-    Serial slot_watch = 0;
+    Launcher* launcher = nullptr;  // The zygote's; null after it exited.
+    Serial notify_watch = 0;
     Channel channel;
     Serial channel_watch = 0;
     Fd zygote;  // The zygote's pidfd, once the launcher has sent it.
     Serial zygote_watch = 0;
     std::vector<Request> requests;  // For workers not started, oldest first.
-    std::map<Key, Live> workers;
-    bool late = false;      // Each worker loads the program after its fork.
-    bool retiring = false;  // The zygote ends to be replaced by a late one.
-    bool failed = false;
+    std::map<Key, WorkerProcess> workers;
+    bool loads_in_workers = false;  // Each worker loads the program.
+    bool retiring = false;  // The zygote ends to get a successor that does so.
+    bool failed = false;    // on_failed() was called.
     int failed_starts = 0;  // Zygotes that ended since a worker started.
-    std::string last_end;
+    std::string last_exit;  // How the last zygote ended; empty if unknown.
   };
 
   // All functions below run on the loop's thread.
+  void add_group(std::unique_ptr<Group> new_group);
   Serial watch(Group& group, int fd, EventLoop::Task ready);
-  void lose_all();
+  void fail_all();
   void end_all();
 
   Launcher& launcher_for(const Modules& modules);
@@ -108,7 +115,7 @@ class Supervisor {
   void end_zygote(Group& group);
   void fail(Group& group, std::string why);
   Group* find(uint32_t id);  // Returns nullptr if it was dismissed.
-  void drop(uint32_t id, bool leaves);
+  void drop(uint32_t id, bool may_leave);
   void await_leaving();
 
   const std::function<Command()> command_;

@@ -16,12 +16,13 @@ Mutex mutex;
 // The supervisors of this process.
 struct Supervisors {
   Supervisor* running = nullptr;
-  std::vector<Supervisor*> past;  // Leaked: WorkerGroups may point to them.
+  // Leaked, since WorkerGroups may point to them.
+  std::vector<Supervisor*> retired;
   std::optional<Command> command;
 
   // Returns the running supervisor, which gets no new groups from now on.
   Supervisor* retire() {
-    if (running != nullptr) past.push_back(running);
+    if (running != nullptr) retired.push_back(running);
     return std::exchange(running, nullptr);
   }
 };
@@ -32,11 +33,11 @@ Supervisors& supervisors() REQUIRES(mutex) {
 }
 
 void enter_child() REQUIRES(mutex) {
-  Supervisor* const parents = supervisors().retire();
-  if (parents != nullptr) parents->make_inert();
+  Supervisor* const parent_supervisor = supervisors().retire();
+  if (parent_supervisor != nullptr) parent_supervisor->make_inert();
 }
 
-[[maybe_unused]] const bool kHeldAtFork =
+[[maybe_unused]] const bool kRegistered =
     at_fork(ForkStep::kSupervisor, held_at_fork<mutex, enter_child>());
 
 Command command() {
@@ -46,14 +47,14 @@ Command command() {
 
 // Returns the supervisor of this process, after starting it if necessary.
 Supervisor& running_supervisor() REQUIRES(mutex) {
-  Supervisors& all = supervisors();
-  if (!all.command) {
+  Supervisors& ours = supervisors();
+  if (!ours.command) {
     throw std::logic_error(
         "call configure_supervisor() before starting workers");
   }
-  if (all.running != nullptr && !all.running->is_running()) all.retire();
-  if (all.running == nullptr) all.running = new Supervisor(command);
-  return *all.running;
+  if (ours.running != nullptr && !ours.running->is_running()) ours.retire();
+  if (ours.running == nullptr) ours.running = new Supervisor(command);
+  return *ours.running;
 }
 
 }  // namespace

@@ -48,11 +48,9 @@ class WorkerGroup final : public WorkerStarter {
   // its start.  on_exited() reports the result.
   void kill(int worker);
 
-  // An eventfd.  When a worker writes to it, on_slot_requested() is called.
-  // Valid until dismiss(); closed in a forked child.
-  [[nodiscard]] int slot_request_fd() const noexcept {
-    return slot_request_fd_;
-  }
+  // Returns an eventfd.  When a worker writes to it, on_worker_notified() is
+  // called.  Valid until dismiss(); closed in a forked child.
+  [[nodiscard]] int notify_fd() const noexcept { return notify_fd_; }
 
   // Ends the group's processes.  Kills processes that are starting, and after
   // one second the workers that have not left by themselves.  Does not wait for
@@ -62,12 +60,12 @@ class WorkerGroup final : public WorkerStarter {
 
  private:
   friend class Supervisor;
-  WorkerGroup(Supervisor* supervisor, uint32_t id, int slot_request_fd)
-      : supervisor_(supervisor), id_(id), slot_request_fd_(slot_request_fd) {}
+  WorkerGroup(Supervisor* supervisor, uint32_t id, int notify_fd)
+      : supervisor_(supervisor), id_(id), notify_fd_(notify_fd) {}
 
   Supervisor* const supervisor_;
   const uint32_t id_;
-  const int slot_request_fd_;
+  const int notify_fd_;
   bool dismissed_ = false;
 };
 

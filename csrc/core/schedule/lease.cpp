@@ -9,12 +9,13 @@ namespace gristmill {
 
 LeaseTable::LeaseTable(Region region, int arena_fd)
     : region_(region), arena_fd_(arena_fd) {
-  for (std::uint32_t i = region.control().units; i-- > 0;) unused_.push_back(i);
+  for (std::uint32_t i = region.control().units; i-- > 0;)
+    free_unit_indices_.push_back(i);
 }
 
 bool LeaseTable::set_position_before(const Lease& lease,
                                      const Position& position) const noexcept {
-  if (!region_.store(position, region_.position_before(lease.cell),
+  if (!region_.store(position, region_.position_before(lease.unit_index),
                      arena_fd_)) {
     return false;
   }
@@ -39,10 +40,10 @@ void LeaseTable::set_word(const Lease& lease, UnitState state,
 
 std::uint64_t LeaseTable::publish(Lease lease,
                                   const Position& position_before) {
-  lease.cell = unused_.back();
+  lease.unit_index = free_unit_indices_.back();
   if (!set_position_before(lease, position_before)) return 0;
   lease.id = next_id_++;
-  unused_.pop_back();
+  free_unit_indices_.pop_back();
   unit(lease).task = lease;
   set_slot(lease, lease.slot);
   set_word(lease, UnitState::kFree, lease.owner);
@@ -53,9 +54,9 @@ std::uint64_t LeaseTable::publish(Lease lease,
 
 Commit LeaseTable::commit_of(const Lease& lease) const {
   const Unit& unit = this->unit(lease);
-  Commit commit{unit.status, unit.outputs, unit.bytes, unit.took_ns, {}};
+  Commit commit{unit.status, unit.outputs, unit.bytes, unit.duration_ns, {}};
   if (unit.position_after <= region_.control().position_capacity) {
-    const std::int64_t* const from = region_.position_after(lease.cell);
+    const std::int64_t* const from = region_.position_after(lease.unit_index);
     commit.position_after.assign(from, from + unit.position_after);
   }
   return commit;
@@ -63,8 +64,8 @@ Commit LeaseTable::commit_of(const Lease& lease) const {
 
 void LeaseTable::erase(std::uint64_t id) {
   const Lease& lease = at(id);
-  if (lease.withdrawn) --withdrawn_;
-  unused_.push_back(lease.cell);
+  if (lease.withdrawn) --withdrawn_count_;
+  free_unit_indices_.push_back(lease.unit_index);
   leases_.erase(id);
 }
 
@@ -75,10 +76,11 @@ void LeaseTable::take(std::uint64_t id) {
 
 bool LeaseTable::withdraw_free(std::uint64_t id) {
   const Lease& lease = at(id);
-  UnitWord seen = word(lease);
-  if (seen.state() != UnitState::kFree ||
-      !unit(lease).word.compare_exchange_strong(
-          seen.bits, 0, std::memory_order_acq_rel, std::memory_order_acquire)) {
+  UnitWord expected = word(lease);
+  if (expected.state() != UnitState::kFree ||
+      !unit(lease).word.compare_exchange_strong(expected.bits, 0,
+                                                std::memory_order_acq_rel,
+                                                std::memory_order_acquire)) {
     return false;
   }
   erase(id);
@@ -93,36 +95,36 @@ bool LeaseTable::withdraw(std::uint64_t id) {
     return true;
   }
   lease.withdrawn = true;
-  ++withdrawn_;
+  ++withdrawn_count_;
   return false;
 }
 
 void LeaseTable::take_from_holder(std::uint64_t id) {
   std::atomic<std::uint64_t>& word = unit(at(id)).word;
   take(id);
-  futex_wake(&word, kEverybody);
+  futex_wake(&word, kAllSleepers);
 }
 
 std::vector<Lease> LeaseTable::collect_withdrawn() {
-  std::vector<Lease> done;
-  if (withdrawn_ == 0) return done;
+  std::vector<Lease> collected;
+  if (withdrawn_count_ == 0) return collected;
   for (const auto& [id, lease] : leases_) {
     if (!lease.withdrawn) continue;
-    const UnitState now = state(lease);
-    if (now == UnitState::kCommitted || now == UnitState::kNeed ||
-        now == UnitState::kPart) {
-      done.push_back(lease);
+    const UnitState state = this->state(lease);
+    if (state == UnitState::kCommitted || state == UnitState::kNeed ||
+        state == UnitState::kPart) {
+      collected.push_back(lease);
     }
   }
-  for (const Lease& lease : done) take_from_holder(lease.id);
-  return done;
+  for (const Lease& lease : collected) take_from_holder(lease.id);
+  return collected;
 }
 
-bool LeaseTable::has_work() const noexcept {
+bool LeaseTable::has_running_unit() const noexcept {
   return std::ranges::any_of(leases_, [this](const auto& entry) {
-    const UnitState now = state(entry.second);
-    return now == UnitState::kLeased || now == UnitState::kGranted ||
-           now == UnitState::kPart;
+    const UnitState state = this->state(entry.second);
+    return state == UnitState::kLeased || state == UnitState::kGranted ||
+           state == UnitState::kPart;
   });
 }
 
@@ -130,10 +132,10 @@ std::vector<std::uint64_t> LeaseTable::units_held_by(
     std::uint32_t worker) const {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, lease] : leases_) {
-    const UnitWord now = word(lease);
-    if (now.holder() != worker + 1) continue;
-    if (now.state() != UnitState::kFree &&
-        now.state() != UnitState::kCommitted) {
+    const UnitWord word = this->word(lease);
+    if (word.holder() != worker + 1) continue;
+    if (word.state() != UnitState::kFree &&
+        word.state() != UnitState::kCommitted) {
       ids.push_back(id);
     }
   }
@@ -153,6 +155,7 @@ void LeaseTable::take_part(Lease& lease, Commit commit, ArenaSlot* copy) {
   lease.first = commit.position_after.front();
   // The remaining records have not been attempted before.
   lease.attempts = 0;
+  // Cannot fail: publish() has allocated the page of this one integer.
   static_cast<void>(set_position_before(lease, commit.position_after));
   lease.parts.push_back(
       {copy, commit.outputs, commit.bytes, std::move(commit.position_after)});
@@ -160,7 +163,7 @@ void LeaseTable::take_part(Lease& lease, Commit commit, ArenaSlot* copy) {
   grant(lease, lease.slot);
 }
 
-void LeaseTable::refuse_part(Lease& lease) { grant(lease, lease.slot); }
+void LeaseTable::decline_part(Lease& lease) { grant(lease, lease.slot); }
 
 std::vector<std::uint64_t> LeaseTable::units_waiting_for_memory() const {
   std::vector<std::uint64_t> ids;
@@ -174,10 +177,11 @@ void LeaseTable::grant(Lease& lease, ArenaSlot* slot) {
   set_slot(lease, slot);
   set_word(lease, UnitState::kGranted, word(lease).holder());
   // Always wake: the holder may be about to sleep, which is not visible here.
-  futex_wake(&unit(lease).word, kEverybody);
+  futex_wake(&unit(lease).word, kAllSleepers);
 }
 
-bool LeaseTable::free_again(Lease& lease, const Position* position_before) {
+bool LeaseTable::make_claimable_again(Lease& lease,
+                                      const Position* position_before) {
   if (position_before != nullptr &&
       !set_position_before(lease, *position_before))
     return false;

@@ -2,8 +2,8 @@
 //
 // A unit has two records: a Unit in shared memory, which the worker also
 // writes, and a private Lease.  The parent decides by the Lease, which a dying
-// worker cannot corrupt.  The cells of Units come from a private free list, so
-// units may be taken in any order.
+// worker cannot corrupt.  The indices of Units come from a private free list,
+// so units may be taken in any order.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -27,8 +27,9 @@ struct Part {
 
 struct Lease : Task {
   std::uint64_t id = 0;
-  std::uint32_t cell = 0;   // the index of its Unit in shared memory
-  std::uint32_t owner = 0;  // worker + 1, or 0 for any worker
+  std::uint32_t unit_index = 0;  // of its Unit in shared memory
+  // The only worker that may claim it, + 1; 0 for any worker.
+  std::uint32_t owner = 0;
   ArenaSlot* slot = nullptr;
   std::uint32_t attempts = 0;  // holders that exited while they computed it
   bool withdrawn = false;  // canceled; only its slot must still be recovered
@@ -37,12 +38,12 @@ struct Lease : Task {
   std::vector<Part> parts = {};  // copied, but their delivery has not begun
 };
 
-// The result that a holder committed.
+// The result that a holder committed or offered as a part.
 struct Commit {
   UnitStatus status = UnitStatus::kOk;
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
-  std::int64_t took_ns = 0;
+  std::int64_t duration_ns = 0;
   Position position_after;  // empty: the holder wrote no valid position
 };
 
@@ -53,12 +54,14 @@ class LeaseTable {
   LeaseTable(Region region, int arena_fd);
 
   // Makes a unit free to be claimed.  The caller sets all fields of `lease`
-  // except id and cell.  Returns the id, which is larger than all ids before,
-  // or 0 if there is no memory for the position.
+  // except id and unit_index.  Returns the id, which is larger than all ids
+  // before, or 0 if there is no memory for the position.
   // REQUIRES: has_room(), position_before has 1 to the region's
   // position_capacity integers.
   std::uint64_t publish(Lease lease, const Position& position_before);
-  [[nodiscard]] bool has_room() const noexcept { return !unused_.empty(); }
+  [[nodiscard]] bool has_room() const noexcept {
+    return !free_unit_indices_.empty();
+  }
 
   // REQUIRES: `id` was published and not yet taken or withdrawn.
   [[nodiscard]] Lease& at(std::uint64_t id) { return leases_.at(id); }
@@ -89,7 +92,7 @@ class LeaseTable {
     return unit(lease).populated;
   }
 
-  // Empties the cell of a committed or poisoned unit and removes the lease.
+  // Empties the word of a committed or poisoned unit and removes the lease.
   // The caller owns the slot from then on.
   void take(std::uint64_t id);
 
@@ -109,9 +112,9 @@ class LeaseTable {
   // Removes and returns the leases of withdrawn units whose holders are done.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
-  // Returns true if some worker is computing, so that memory may become free.
-  // Workers that wait for a larger slot do not count.
-  [[nodiscard]] bool has_work() const noexcept;
+  // Returns true if some worker computes a unit, so that memory may become
+  // free. Workers that wait for a larger slot do not count.
+  [[nodiscard]] bool has_running_unit() const noexcept;
 
   // Returns the ids of the units held by `worker` (leased, need, granted or
   // part), oldest first.
@@ -129,12 +132,15 @@ class LeaseTable {
 
   // Declines the part: the holder keeps its outputs and continues.  REQUIRES:
   // state(lease) is kPart.
-  void refuse_part(Lease& lease);
+  void decline_part(Lease& lease);
 
   // Returns the ids of the units that wait for a larger slot, oldest first.
   [[nodiscard]] std::vector<std::uint64_t> units_waiting_for_memory() const;
-  [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept {
-    return unit(lease).needed;
+  // Returns the size of the slot that the holder waits for.
+  // REQUIRES: state(lease) is kNeed.
+  [[nodiscard]] std::uint64_t requested_bytes(
+      const Lease& lease) const noexcept {
+    return unit(lease).requested_bytes;
   }
 
   // Gives the holder a larger slot.  REQUIRES: state(lease) is kNeed, and
@@ -147,7 +153,8 @@ class LeaseTable {
   // lease.attempts.  A refused unit does not count as an attempt.
   // REQUIRES: the unit is refused; or its holder has exited; or it is free and
   // its owner has exited.
-  [[nodiscard]] bool free_again(Lease& lease, const Position* position_before);
+  [[nodiscard]] bool make_claimable_again(Lease& lease,
+                                          const Position* position_before);
 
   // Prevents all further claims.  REQUIRES: the unit's holder has exited.
   void poison(Lease& lease);
@@ -159,7 +166,7 @@ class LeaseTable {
 
  private:
   [[nodiscard]] Unit& unit(const Lease& lease) const noexcept {
-    return region_.unit(lease.cell);
+    return region_.unit(lease.unit_index);
   }
   [[nodiscard]] bool set_position_before(
       const Lease& lease, const Position& position) const noexcept;
@@ -171,8 +178,8 @@ class LeaseTable {
   const Region region_;
   const int arena_fd_;
   std::uint64_t next_id_ = 1;
-  std::uint32_t withdrawn_ = 0;
-  std::vector<std::uint32_t> unused_;  // cells
+  std::uint32_t withdrawn_count_ = 0;  // leases with `withdrawn`
+  std::vector<std::uint32_t> free_unit_indices_;
   std::map<std::uint64_t, Lease> leases_;
 };
 

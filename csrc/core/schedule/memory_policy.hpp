@@ -31,11 +31,14 @@ class MemoryPolicy {
         order_(order),
         workers_(workers) {}
 
-  // Returns a slot for a unit to be published, or nullptr.
-  [[nodiscard]] ArenaSlot* slot_for_next();
+  // Takes a slot for the next unit to be published from the arena.  Returns
+  // nullptr if it would exceed the limit.
+  [[nodiscard]] ArenaSlot* take_slot_for_next();
 
-  // Returns a slot with a copy of the first bytes of another one, or nullptr.
-  [[nodiscard]] ArenaSlot* copy_of(const ArenaSlot* slot, std::uint64_t bytes);
+  // Returns a new slot with a copy of the first `bytes` bytes of `slot`, or
+  // nullptr if memory is missing.
+  [[nodiscard]] ArenaSlot* copy_slot(const ArenaSlot* slot,
+                                     std::uint64_t bytes);
 
   // Records the number of bytes that a unit has used.
   void record_used(std::uint64_t bytes);
@@ -43,7 +46,10 @@ class MemoryPolicy {
   // Gives larger slots to the holders that wait for one.  Returns false if some
   // of them still wait.
   bool grant_all();
-  [[nodiscard]] bool some_wait() const noexcept { return some_wait_; }
+  // Returns true after a holder got no slot, until grant_all() returns true.
+  [[nodiscard]] bool has_waiting_holder() const noexcept {
+    return has_waiting_holder_;
+  }
 
   // Evicts the youngest unit that no worker holds or, if all are held, the
   // youngest whose holder waits for memory; never `keep`.  Returns false if no
@@ -54,27 +60,29 @@ class MemoryPolicy {
   // the shortage if there is not enough.
   [[nodiscard]] std::optional<Shortage> find_memory_for(const Lease& due);
 
-  // Frees the units of the stream, from its pending unit `at` on, that workers
-  // handed back because memory was missing.  The first one begins at `begins`
-  // if that is not null; the others begin at the end of the unit before.
-  void retry_refused(const Stream& stream, std::size_t at,
-                     const Position* begins);
+  // Makes units of the stream claimable again that workers handed back because
+  // memory was missing, from its pending unit `first` on.  That unit begins at
+  // `position_before` if that is not null; the others begin at the end of the
+  // unit before.
+  void retry_refused(const Stream& stream, std::size_t first,
+                     const Position* position_before);
 
-  // Returns the shortage for a unit of `need` bytes; 0: for the next unit.
-  [[nodiscard]] Shortage shortage(std::uint64_t need = 0) const;
+  // Returns the shortage for a unit of `needed_bytes`; 0: for the next unit.
+  [[nodiscard]] Shortage shortage(std::uint64_t needed_bytes = 0) const;
 
  private:
-  [[nodiscard]] std::uint64_t youngest(std::uint64_t keep, bool waits) const;
+  [[nodiscard]] std::uint64_t find_evictable(std::uint64_t keep,
+                                             bool waiting) const;
   bool grant(Lease& lease);
-  [[nodiscard]] Lease* blocking(const Lease& due);
+  [[nodiscard]] Lease* find_blocking_unit(const Lease& due);
 
   const Region region_;
   Arena& arena_;
   LeaseTable& leases_;
   Order& order_;
   const std::uint32_t workers_;
-  std::uint64_t largest_ = 0;  // most bytes used by a unit so far
-  bool some_wait_ = false;     // a holder waits for memory
+  std::uint64_t largest_unit_bytes_ = 0;  // most bytes used by a unit so far
+  bool has_waiting_holder_ = false;       // a holder waits for memory
 };
 
 }  // namespace gristmill

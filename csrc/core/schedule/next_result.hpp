@@ -24,6 +24,7 @@ struct WorkerReport {
   std::optional<int> wait_status = {};  // as waitpid(2); empty if unknown
   int stream = -1;
   std::int64_t record = -1;  // record being processed, -1 for none
+  // Workers that exited with the unit; if at_start, failed starts in a row.
   std::uint32_t attempts = 0;
   bool at_start = false;  // the worker could not start
   bool idle = false;      // after a timeout: it has not begun the output due
@@ -32,19 +33,20 @@ struct WorkerReport {
   std::string text = {};  // message from the worker or the supervisor
 
   // Stores the wait status of a process if the report is about that process.
-  void learn(int its_worker, std::uint32_t its_generation, int status) {
-    if (worker != its_worker || generation != its_generation) return;
-    wait_status = status;
+  void record_exit_status(int exited_worker, std::uint32_t exited_generation,
+                          int exit_status) {
+    if (worker != exited_worker || generation != exited_generation) return;
+    wait_status = exit_status;
   }
 };
 
 // Memory that was needed but exceeds the memory limit.
 struct Shortage {
-  std::uint64_t need = 0;   // bytes of the awaited unit
-  std::uint64_t limit = 0;  // bytes
-  std::uint64_t used = 0;   // bytes
-  std::uint64_t kept = 0;   // units whose arrays the user keeps
-  std::uint64_t kept_bytes = 0;
+  std::uint64_t needed_bytes = 0;  // by the awaited unit
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t viewed_slots = 0;  // slots whose arrays the user keeps
+  std::uint64_t viewed_bytes = 0;
 };
 
 enum class NextKind {

@@ -24,12 +24,12 @@ Order::Order(UnitKind kind, std::int64_t unit_records,
 }
 
 RunPosition Order::position() const {
-  RunPosition now{.positions = {}, .next_stream = next_stream_, .ended = {}};
+  RunPosition run{.positions = {}, .next_stream = next_stream_, .ended = {}};
   for (const Stream& stream : streams_) {
-    now.positions.push_back(stream.delivered_position);
-    now.ended.push_back(stream.ended);
+    run.positions.push_back(stream.delivered_position);
+    run.ended.push_back(stream.ended);
   }
-  return now;
+  return run;
 }
 
 bool Order::has_more(std::uint32_t s) const noexcept {
@@ -60,7 +60,7 @@ int Order::select_next_stream() {
     } else if (std::ranges::all_of(streams_, &Stream::ended)) {
       return -1;
     }
-    step();
+    move_to_next_stream();
   }
 }
 
@@ -71,10 +71,10 @@ void Order::add_request(std::uint32_t s, Position request) {
 
 void Order::deliver(Position position) {
   streams_[next_stream_].delivered_position = std::move(position);
-  step();
+  move_to_next_stream();
 }
 
-void Order::step() noexcept {
+void Order::move_to_next_stream() noexcept {
   next_stream_ = next_stream_ + 1 < streams_.size() ? next_stream_ + 1 : 0;
 }
 
@@ -120,7 +120,7 @@ void Order::add_unit(std::uint32_t s, std::uint64_t id, std::int64_t count) {
   stream.next_first += count;
   stream.last_id = id;
   stream.pending.push_back(id);
-  ++pending_;
+  ++pending_count_;
 }
 
 void Order::open_unit(std::uint32_t s, Position position) {
@@ -129,7 +129,7 @@ void Order::open_unit(std::uint32_t s, Position position) {
     streams_[s].requests.pop_front();
     request_streams_.erase(std::ranges::find(request_streams_, s));
   }
-  --pending_;
+  --pending_count_;
   open_part(s, std::move(position));
 }
 
@@ -144,22 +144,24 @@ void Order::remove_youngest(const Lease& lease) {
   stream.pending.pop_back();
   stream.next_first -= lease.count;
   stream.last_id = lease.prev;
-  --pending_;
+  --pending_count_;
 }
 
-std::vector<std::uint64_t> Order::seal_after(std::uint32_t s, std::size_t at) {
+std::vector<std::uint64_t> Order::seal_after(std::uint32_t s,
+                                             std::size_t last) {
   Stream& stream = streams_[s];
   stream.sealed = true;
-  const auto begin = stream.pending.begin() + static_cast<std::ptrdiff_t>(at);
-  std::vector<std::uint64_t> behind(begin + 1, stream.pending.end());
-  stream.pending.erase(begin + 1, stream.pending.end());
-  pending_ -= behind.size();
-  return behind;
+  const auto end =
+      stream.pending.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+  std::vector<std::uint64_t> removed(end, stream.pending.end());
+  stream.pending.erase(end, stream.pending.end());
+  pending_count_ -= removed.size();
+  return removed;
 }
 
 void Order::restart(std::uint32_t s, std::int64_t first) {
   Stream& stream = streams_[s];
-  pending_ -= stream.pending.size();
+  pending_count_ -= stream.pending.size();
   stream.pending.clear();
   stream.requests.clear();
   std::erase(request_streams_, s);

@@ -1,4 +1,4 @@
-// Decides which output is due, and which unit is published next.
+// Decides which stream's output is due, and which unit is published next.
 //
 // Streams deliver outputs in turn, except those that have ended; requests are
 // answered in the order in which they were made.  Each stream has a list of
@@ -67,6 +67,7 @@ class Order {
   // Returns the stream whose next unpublished unit will probably be needed
   // first, or -1 if there are no more units.
   [[nodiscard]] int stream_to_publish() const noexcept;
+  // Returns true if the stream has an unpublished unit.
   [[nodiscard]] bool has_more(std::uint32_t stream) const noexcept;
 
   // Returns a lease for the stream's next unit, with first, count and prev.
@@ -97,9 +98,9 @@ class Order {
   // Stops publishing units for the stream.
   void seal(std::uint32_t stream) noexcept { streams_[stream].sealed = true; }
 
-  // Ends the stream after its pending unit `at`, because no later unit can be
+  // Ends the stream after its pending unit `last`, because no later unit can be
   // computed.  Returns the later units, which are no longer pending.
-  std::vector<std::uint64_t> seal_after(std::uint32_t stream, std::size_t at);
+  std::vector<std::uint64_t> seal_after(std::uint32_t stream, std::size_t last);
 
   // Continues the stream at `first` after all its units were withdrawn.
   void restart(std::uint32_t stream, std::int64_t first);
@@ -120,15 +121,17 @@ class Order {
     return next_stream_;
   }
   // The number of units that are published and not opened.
-  [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
+  [[nodiscard]] std::size_t pending_count() const noexcept {
+    return pending_count_;
+  }
 
  private:
-  void step() noexcept;
+  void move_to_next_stream() noexcept;
 
   UnitKind kind_;
   std::int64_t unit_records_;
   std::uint32_t next_stream_;
-  std::size_t pending_ = 0;
+  std::size_t pending_count_ = 0;
   std::vector<Stream> streams_;
   // kRequest only: the stream of each request that is not opened, oldest first.
   std::deque<std::uint32_t> request_streams_;

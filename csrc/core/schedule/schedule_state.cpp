@@ -18,10 +18,10 @@ ScheduleState::ScheduleState(const SchedulerConfig& config, Arena& arena,
       memory_(region, arena_, leases_, order_, config.workers),
       workers_(region, config.workers),
       pace_(config.slow_s),
-      opened_(config.lengths.size()) {}
+      open_units_(config.lengths.size()) {}
 
 ScheduleState::~ScheduleState() {
-  for (auto& unit : opened_) {
+  for (auto& unit : open_units_) {
     if (unit != nullptr) release_view(unit->slot);
   }
   for (const auto& [id, lease] : leases_.all()) {
@@ -31,25 +31,26 @@ ScheduleState::~ScheduleState() {
 }
 
 void ScheduleState::fill() {
-  if (memory_.some_wait()) memory_.grant_all();
+  if (memory_.has_waiting_holder()) memory_.grant_all();
   needs_fill_ = false;
-  const std::size_t ahead = std::size_t{config_.workers} * (config_.buffer + 2);
-  std::size_t count = 0;
-  while (order_.pending() < ahead) {
-    const int chosen = order_.stream_to_publish();
-    if (chosen < 0) break;
-    if (!publish(static_cast<std::uint32_t>(chosen))) {
+  const std::size_t max_pending =
+      std::size_t{config_.workers} * (config_.buffer + 2);
+  std::size_t published_count = 0;
+  while (order_.pending_count() < max_pending) {
+    const int stream = order_.stream_to_publish();
+    if (stream < 0) break;
+    if (!publish(static_cast<std::uint32_t>(stream))) {
       needs_fill_ = true;
       break;
     }
-    ++count;
+    ++published_count;
   }
-  wake_workers(count);
+  wake_workers(published_count);
 }
 
 // Publishes the stream's next unit regardless of the number of pending units.
 // Evicts other units until it fits.  Returns false if that is not enough.
-bool ScheduleState::publish_due(std::uint32_t s) {
+bool ScheduleState::publish_with_eviction(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
     needs_fill_ = true;
@@ -61,7 +62,7 @@ bool ScheduleState::publish_due(std::uint32_t s) {
 // Publishes the stream's next unit; returns false if it does not fit.
 bool ScheduleState::publish(std::uint32_t s) {
   if (!leases_.has_room()) return false;
-  ArenaSlot* const slot = memory_.slot_for_next();
+  ArenaSlot* const slot = memory_.take_slot_for_next();
   if (slot == nullptr) return false;
   const Stream& stream = order_.stream(s);
   Lease lease = order_.plan(s);
@@ -69,7 +70,7 @@ bool ScheduleState::publish(std::uint32_t s) {
   if (!is_range()) lease.owner = s % config_.workers + 1;
   Position position = config_.kind == UnitKind::kRequest
                           ? order_.request(s)
-                          : begin_of_next(stream);
+                          : position_before_next_unit(stream);
   if (is_range()) position.front() = lease.first;
   const std::uint64_t id = leases_.publish(lease, position);
   if (id == 0) {
@@ -80,33 +81,24 @@ bool ScheduleState::publish(std::uint32_t s) {
   return true;
 }
 
-// Returns the start of the stream's next unit.  If the previous unit is not
-// computed yet, the stream's owner ignores this and uses its own state.
-Position ScheduleState::begin_of_next(const Stream& stream) const {
+// Returns the position before the stream's next unit.  If the previous unit is
+// not computed yet, the stream's owner ignores this and uses its own state.
+Position ScheduleState::position_before_next_unit(const Stream& stream) const {
   if (is_range() || stream.pending.empty()) return stream.opened_position;
-  const Lease& before = leases_.all().at(stream.pending.back());
-  if (!leases_.is_computed(before)) return stream.opened_position;
-  Position after = leases_.commit_of(before).position_after;
-  return after.empty() ? stream.opened_position : after;
-}
-
-void ScheduleState::add_request(std::uint32_t stream, Position request) {
-  order_.add_request(stream, std::move(request));
-  fill();
+  const Lease& previous = leases_.all().at(stream.pending.back());
+  if (!leases_.is_computed(previous)) return stream.opened_position;
+  Position position = leases_.commit_of(previous).position_after;
+  return position.empty() ? stream.opened_position : position;
 }
 
 // Returns true if an output is open, or can be opened without waiting.
-bool ScheduleState::is_done(std::uint32_t s) const {
-  if (opened_[s] != nullptr) return true;
+bool ScheduleState::is_ready(std::uint32_t s) const {
+  if (open_units_[s] != nullptr) return true;
   if (!is_published(s)) return false;
-  const auto& due = leases_.all().at(order_.streams()[s].pending.front());
-  const UnitState state = leases_.state(due);
-  return due.poisoned || !due.parts.empty() || state == UnitState::kCommitted ||
-         state == UnitState::kPart;
-}
-
-bool ScheduleState::is_published(std::uint32_t s) const {
-  return !order_.streams()[s].pending.empty();
+  const auto& oldest = leases_.all().at(order_.streams()[s].pending.front());
+  const UnitState state = leases_.state(oldest);
+  return oldest.poisoned || !oldest.parts.empty() ||
+         state == UnitState::kCommitted || state == UnitState::kPart;
 }
 
 // Selects the stream to deliver from next and returns it; -1 if all have ended.
@@ -115,58 +107,58 @@ bool ScheduleState::is_published(std::uint32_t s) const {
 int ScheduleState::select_next_stream() {
   if (config_.in_order) return order_.select_next_stream();
   constexpr int kNothing = 3;
-  const auto rank = [this](std::uint32_t s) {
-    if (is_done(s)) return 0;
+  const auto rank_of = [this](std::uint32_t s) {
+    if (is_ready(s)) return 0;
     if (is_published(s)) return 1;
     return order_.has_more(s) ? 2 : kNothing;
   };
-  int best = kNothing;
+  int best_rank = kNothing;
   const std::uint32_t first = order_.next_stream();
-  const auto count = static_cast<std::uint32_t>(opened_.size());
-  for (std::uint32_t n = 0; n < count && best > 0; ++n) {
+  const auto count = static_cast<std::uint32_t>(open_units_.size());
+  for (std::uint32_t n = 0; n < count && best_rank > 0; ++n) {
     const std::uint32_t s = (first + n) % count;
-    const int its = rank(s);
-    if (its < best) order_.set_next_stream(s);
-    best = std::min(best, its);
+    const int rank = rank_of(s);
+    if (rank < best_rank) order_.set_next_stream(s);
+    best_rank = std::min(best_rank, rank);
   }
-  if (best == kNothing) return order_.select_next_stream();
+  if (best_rank == kNothing) return order_.select_next_stream();
   return static_cast<int>(order_.next_stream());
 }
 
-std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
-  using Found = std::variant<NextResult, Awaited>;
-  const auto no_memory = [](const Shortage& shortage) {
+ScheduleState::PollResult ScheduleState::poll_next() {
+  const auto full_result = [](const Shortage& shortage) {
     return NextResult{.kind = NextKind::kFull, .shortage = shortage};
   };
-  const auto lacks_memory = [&](const Shortage& shortage) -> Found {
-    if (leases_.has_work()) return Awaited{kAnyUnit};
-    return no_memory(shortage);
+  const auto wait_or_full = [&](const Shortage& shortage) -> PollResult {
+    if (leases_.has_running_unit()) return AwaitedUnit{kAnyUnit};
+    return full_result(shortage);
   };
-  const auto exited = [](const WorkerReport& report) {
+  const auto exited_result = [](const WorkerReport& report) {
     return NextResult{.kind = NextKind::kExited, .report = report};
   };
   arena_.reclaim();
-  collect();
+  free_withdrawn_slots();
   for (;;) {
-    if (needs_fill_ || memory_.some_wait()) fill();
-    const int due = select_next_stream();
-    if (due < 0) return NextResult{.kind = NextKind::kEnd};
-    const auto s = static_cast<std::uint32_t>(due);
-    if (opened_[s] != nullptr) return output(s);
-    if (!is_published(s) && !publish_due(s)) {
-      if (workers_.fatal()) return exited(*workers_.fatal());
-      return lacks_memory(memory_.shortage());
+    if (needs_fill_ || memory_.has_waiting_holder()) fill();
+    const int next_stream = select_next_stream();
+    if (next_stream < 0) return NextResult{.kind = NextKind::kEnd};
+    const auto s = static_cast<std::uint32_t>(next_stream);
+    if (open_units_[s] != nullptr) return output_result(s);
+    if (!is_published(s) && !publish_with_eviction(s)) {
+      if (workers_.fatal()) return exited_result(*workers_.fatal());
+      return wait_or_full(memory_.shortage());
     }
     const Stream& stream = order_.stream(s);
     Lease& lease = leases_.at(stream.pending.front());
     if (leases_.state(lease) == UnitState::kPart) take_part(lease);
     if (lease.poisoned && lease.parts.empty()) {
-      return exited(poisoned_.at(lease.id));
+      return exited_result(poisoned_.at(lease.id));
     }
     if (leases_.is_computed(lease) || !lease.parts.empty()) {
       if (open(s)) continue;
-      return exited({.stream = due,
-                     .text = "a worker committed a unit that cannot be read"});
+      return exited_result(
+          {.stream = next_stream,
+           .text = "a worker committed a unit that cannot be read"});
     }
     if (leases_.is_refused(lease)) {
       memory_.retry_refused(stream, 0,
@@ -174,68 +166,69 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
                                 ? &stream.opened_position
                                 : nullptr);
       wake_everybody();  // The worker tries again, after the caller's report.
-      return no_memory(memory_.shortage(lease.slot->capacity));
+      return full_result(memory_.shortage(lease.slot->capacity));
     }
-    if (workers_.fatal()) return exited(*workers_.fatal());
+    if (workers_.fatal()) return exited_result(*workers_.fatal());
     if (const auto shortage = memory_.find_memory_for(lease)) {
-      return lacks_memory(*shortage);
+      return wait_or_full(*shortage);
     }
-    return Awaited{lease.id};
+    return AwaitedUnit{lease.id};
   }
 }
 
-std::optional<NextResult> ScheduleState::report_timeout(Awaited awaited) {
-  const bool lacks_memory = awaited.unit == kAnyUnit;
-  if (!lacks_memory && is_done(leases_.at(awaited.unit).stream)) {
+std::optional<NextResult> ScheduleState::report_timeout(AwaitedUnit awaited) {
+  const bool awaits_any_unit = awaited.id == kAnyUnit;
+  if (!awaits_any_unit && is_ready(leases_.at(awaited.id).stream)) {
     return std::nullopt;
   }
   // A suspended process (SIGSTOP) may have consumed another worker's wake-up.
   wake_everybody();
   workers_.count_start_timeout();
-  if (lacks_memory) {
+  if (awaits_any_unit) {
     return NextResult{.kind = NextKind::kTimeout,
                       .report = {.stream = select_next_stream()},
                       .shortage = memory_.shortage()};
   }
-  const Lease& lease = leases_.at(awaited.unit);
-  pace_.reported(lease.id);
+  const Lease& lease = leases_.at(awaited.id);
+  pace_.mark_reported(lease.id);
   return NextResult{.kind = NextKind::kTimeout,
                     .report = workers_.awaited_worker(leases_, lease)};
 }
 
-std::optional<double> ScheduleState::slow_in_s(Awaited awaited) {
-  if (awaited.unit == kAnyUnit) return std::nullopt;
-  const auto limit_s = pace_.limit_s(awaited.unit);
+std::optional<double> ScheduleState::time_until_slow_s(AwaitedUnit awaited) {
+  if (awaited.id == kAnyUnit) return std::nullopt;
+  const auto limit_s = pace_.limit_s(awaited.id);
   if (!limit_s) return std::nullopt;
-  const Lease& lease = leases_.at(awaited.unit);
+  const Lease& lease = leases_.at(awaited.id);
   return *limit_s - workers_.busy_s(leases_, lease);
 }
 
-NextResult ScheduleState::report_slow(Awaited awaited) {
-  const Lease& lease = leases_.at(awaited.unit);
-  pace_.reported(lease.id);
+NextResult ScheduleState::report_slow(AwaitedUnit awaited) {
+  const Lease& lease = leases_.at(awaited.id);
+  pace_.mark_reported(lease.id);
   WorkerReport report = workers_.awaited_worker(leases_, lease);
   report.busy_s = workers_.busy_s(leases_, lease);
   report.usual_s = pace_.usual_s();
   return {.kind = NextKind::kSlow, .report = std::move(report)};
 }
 
-NextResult ScheduleState::output(std::uint32_t s) const {
-  const Opened& unit = *opened_[s];
+NextResult ScheduleState::output_result(std::uint32_t s) const {
+  const OpenUnit& unit = *open_units_[s];
   const auto* const header = arena_.base() + unit.slot->offset;
-  const bool error = (unit.outputs[unit.index].flags & kOutputError) != 0;
+  const bool is_error = (unit.outputs[unit.index].flags & kOutputError) != 0;
   return {.kind = NextKind::kOutput,
           .output = {.stream = s,
-                     .error = error,
+                     .error = is_error,
                      .index = unit.index,
                      .address = reinterpret_cast<std::uint64_t>(header),
                      .bytes = unit.bytes}};
 }
 
-// Reads the header of a slot; returns nullptr if it is corrupt.
-std::unique_ptr<ScheduleState::Opened> ScheduleState::read_slot(
+// Reads the header and the table of a slot; returns nullptr if they are
+// corrupt.
+std::unique_ptr<ScheduleState::OpenUnit> ScheduleState::read_slot(
     ArenaSlot* slot, std::uint32_t outputs, std::uint64_t bytes) const {
-  auto unit = std::make_unique<Opened>();
+  auto unit = std::make_unique<OpenUnit>();
   unit->slot = slot;
   unit->bytes = bytes;
   if (bytes > slot->capacity) return nullptr;
@@ -257,11 +250,12 @@ bool ScheduleState::open_part(std::uint32_t s, Part part) {
   }
   order_.open_part(s, std::move(part.position_after));
   arena_.add_first_view(part.slot);
-  opened_[s] = std::move(unit);
+  open_units_[s] = std::move(unit);
   return true;
 }
 
-// Opens the stream's oldest unit, or its oldest part; false if that is corrupt.
+// Opens the stream's oldest unit, or the oldest part of it.  Returns false if
+// that is corrupt.
 // REQUIRES: the unit or a part of it is computed.
 bool ScheduleState::open(std::uint32_t s) {
   const std::uint64_t oldest = order_.stream(s).pending.front();
@@ -278,7 +272,7 @@ bool ScheduleState::open(std::uint32_t s) {
   arena_.charge_populated(lease.slot, leases_.populated(lease));
   memory_.record_used(commit.bytes);
   workers_.record_unit_done();
-  pace_.add(1e-9 * static_cast<double>(commit.took_ns));
+  pace_.add(1e-9 * static_cast<double>(commit.duration_ns));
   leases_.take(lease.id);
   order_.open_unit(s, commit.position_after);
   needs_fill_ = true;
@@ -296,7 +290,7 @@ bool ScheduleState::open(std::uint32_t s) {
     return true;
   }
   arena_.add_first_view(lease.slot);
-  opened_[s] = std::move(unit);
+  open_units_[s] = std::move(unit);
   return true;
 }
 
@@ -306,29 +300,32 @@ bool ScheduleState::open(std::uint32_t s) {
 void ScheduleState::adapt_unit_records(const Lease& lease,
                                        const Commit& commit) {
   const std::int64_t planned = order_.unit_records();
-  const std::int64_t done = commit.position_after.front() - lease.first;
-  if (commit.status == UnitStatus::kMoved && done > 0 && done < lease.count) {
-    order_.set_unit_records(std::min(planned, done));
+  const std::int64_t computed = commit.position_after.front() - lease.first;
+  if (commit.status == UnitStatus::kMoved && computed > 0 &&
+      computed < lease.count) {
+    order_.set_unit_records(std::min(planned, computed));
   } else if (planned < config_.unit_records && lease.count == planned &&
              commit.bytes <= max_unit_bytes(region_.control()) / 2) {
     order_.set_unit_records(std::min(config_.unit_records, 2 * planned));
   }
 }
 
-// Copies an offered part out of its unit's slot, if there is memory for that.
+// Copies an offered part out of its unit's slot, or declines it if there is no
+// memory for the copy.  Poisons the unit if the part is corrupt.
 void ScheduleState::take_part(Lease& lease) {
   Commit commit = leases_.commit_of(lease);
-  const bool sound = commit.outputs > 0 && commit.position_after.size() == 1 &&
-                     commit.bytes <= lease.slot->capacity &&
-                     commit.position_after.front() > lease.first &&
-                     commit.position_after.front() <= lease.first + lease.count;
-  if (!sound) {
+  const bool is_valid =
+      commit.outputs > 0 && commit.position_after.size() == 1 &&
+      commit.bytes <= lease.slot->capacity &&
+      commit.position_after.front() > lease.first &&
+      commit.position_after.front() <= lease.first + lease.count;
+  if (!is_valid) {
     return poison(lease, {.stream = static_cast<int>(lease.stream),
                           .text = "a worker offered an unreadable part"});
   }
   arena_.charge_populated(lease.slot, leases_.populated(lease));
-  ArenaSlot* const copy = memory_.copy_of(lease.slot, commit.bytes);
-  if (copy == nullptr) return leases_.refuse_part(lease);
+  ArenaSlot* const copy = memory_.copy_slot(lease.slot, commit.bytes);
+  if (copy == nullptr) return leases_.decline_part(lease);
   memory_.record_used(commit.bytes);
   workers_.record_unit_done();
   leases_.take_part(lease, std::move(commit), copy);
@@ -336,14 +333,14 @@ void ScheduleState::take_part(Lease& lease) {
 
 void ScheduleState::close_unit(std::uint32_t s) {
   order_.close_unit(s);
-  release_view(opened_[s]->slot);
-  opened_[s] = nullptr;
+  release_view(open_units_[s]->slot);
+  open_units_[s] = nullptr;
 }
 
 void ScheduleState::advance() {
   const std::uint32_t s = order_.next_stream();
-  if (opened_[s] == nullptr) return;
-  Opened& unit = *opened_[s];
+  if (open_units_[s] == nullptr) return;
+  OpenUnit& unit = *open_units_[s];
   Position position = std::move(unit.outputs[unit.index].position);
   std::atomic<std::uint64_t>& delivered = region_.control().delivered;
   delivered.store(delivered.load(std::memory_order_relaxed) + 1,
@@ -352,8 +349,8 @@ void ScheduleState::advance() {
   order_.deliver(std::move(position));
 }
 
-ArenaSlot* ScheduleState::hold() {
-  const auto& unit = opened_[order_.next_stream()];
+ArenaSlot* ScheduleState::add_view() {
+  const auto& unit = open_units_[order_.next_stream()];
   if (unit == nullptr) return nullptr;
   retain_view(unit->slot);
   return unit->slot;
@@ -375,11 +372,11 @@ void ScheduleState::withdraw_stream(std::uint32_t s) {
 }
 
 void ScheduleState::clear() {
-  for (std::uint32_t s = 0; s < opened_.size(); ++s) {
-    if (opened_[s] != nullptr) close_unit(s);
+  for (std::uint32_t s = 0; s < open_units_.size(); ++s) {
+    if (open_units_[s] != nullptr) close_unit(s);
     withdraw_stream(s);
   }
-  collect();
+  free_withdrawn_slots();
 }
 
 void ScheduleState::restart(const RunPosition& start) {
@@ -388,13 +385,13 @@ void ScheduleState::restart(const RunPosition& start) {
   fill();
 }
 
-bool ScheduleState::collect() {
-  const std::vector<Lease> done = leases_.collect_withdrawn();
-  for (const Lease& lease : done) {
+bool ScheduleState::free_withdrawn_slots() {
+  const std::vector<Lease> collected = leases_.collect_withdrawn();
+  for (const Lease& lease : collected) {
     arena_.charge_populated(lease.slot, lease.slot->capacity);
     arena_.give_back(lease.slot);
   }
-  return !done.empty();
+  return !collected.empty();
 }
 
 }  // namespace gristmill

@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,8 +36,8 @@ namespace gristmill {
 // The configuration of a Scheduler.
 struct SchedulerConfig {
   std::uint32_t workers = 1;
-  std::uint32_t buffer =
-      1;  // fill() stops at workers * (buffer + 2) pending units
+  // fill() stops at workers * (buffer + 2) pending units.
+  std::uint32_t buffer = 1;
   UnitKind kind = UnitKind::kRange;
   std::int64_t unit_records = 1;      // ranges: records in a unit
   std::uint32_t max_restarts = 1;     // of one unit
@@ -51,10 +52,10 @@ struct SchedulerConfig {
 
 class ScheduleState {
  public:
-  // The unit whose commit poll_next() waits for; kAnyUnit if the output due
-  // lacks memory, which the commit of any unit may free.
-  struct Awaited {
-    std::uint64_t unit = 0;
+  // The unit whose commit the consumer must wait for; kAnyUnit if the output
+  // due lacks memory, which the commit of any unit may free.
+  struct AwaitedUnit {
+    std::uint64_t id = 0;
   };
 
   // The region is in the arena and is initialized already.
@@ -68,28 +69,34 @@ class ScheduleState {
   void fill();
 
   // REQUIRES: kind is kRequest, 1 to position_capacity integers.
-  void add_request(std::uint32_t stream, Position request);
+  void add_request(std::uint32_t stream, Position request) {
+    order_.add_request(stream, std::move(request));
+    fill();
+  }
 
-  // Returns the output due, or why there is none.
-  [[nodiscard]] std::variant<NextResult, Awaited> poll_next();
+  // Returns the output due, another kind of result (such as the end), or the
+  // unit to wait for.
+  using PollResult = std::variant<NextResult, AwaitedUnit>;
+  [[nodiscard]] PollResult poll_next();
 
   // Returns the result to report after a timeout; empty if the consumer need
   // not wait for the stream any longer.
-  [[nodiscard]] std::optional<NextResult> report_timeout(Awaited awaited);
+  [[nodiscard]] std::optional<NextResult> report_timeout(AwaitedUnit awaited);
 
-  // Returns the time until the unit is slow, in s; empty if the unit must not
-  // be reported.
-  [[nodiscard]] std::optional<double> slow_in_s(Awaited awaited);
+  // Returns the time until the unit is slow, in s, negative if it is slow now;
+  // empty if the unit must not be reported.
+  [[nodiscard]] std::optional<double> time_until_slow_s(AwaitedUnit awaited);
 
   // Returns the report about a slow unit.  A unit is reported only once.
-  [[nodiscard]] NextResult report_slow(Awaited awaited);
+  [[nodiscard]] NextResult report_slow(AwaitedUnit awaited);
 
-  // Marks the output that poll_next() returned last as delivered.
+  // Marks the output that poll_next() returned last as delivered.  Does nothing
+  // if no output is open.
   void advance();
 
   // Adds a view to the slot of the output due, and returns the slot; nullptr if
   // no output is open.
-  [[nodiscard]] ArenaSlot* hold();
+  [[nodiscard]] ArenaSlot* add_view();
 
   // Withdraws all units.
   void clear();
@@ -102,7 +109,7 @@ class ScheduleState {
 
   // Frees the slots of withdrawn units whose holders are done; returns whether
   // there were any.
-  bool collect();
+  bool free_withdrawn_slots();
 
   // Handle worker events (schedule_state_events.cpp).  Events of a process
   // whose exit is recorded are ignored.
@@ -110,7 +117,7 @@ class ScheduleState {
   // Returns true if the caller must start another process.
   bool on_exited(int worker, std::uint32_t generation);
   void on_exit_status(int worker, std::uint32_t generation, int wait_status);
-  void on_slot_requested();
+  void on_worker_notified();
   void on_failed(std::string why);
 
   // Wakes all threads that sleep on the shared memory, so that they check
@@ -121,8 +128,8 @@ class ScheduleState {
   [[nodiscard]] const WorkerTable& workers() const noexcept { return workers_; }
 
  private:
-  // A unit being delivered.
-  struct Opened {
+  // A unit or a part that is being delivered.
+  struct OpenUnit {
     ArenaSlot* slot = nullptr;  // null for a unit without outputs
     std::uint64_t bytes = 0;
     std::uint32_t index = 0;  // the output due
@@ -132,27 +139,30 @@ class ScheduleState {
   [[nodiscard]] bool is_range() const noexcept {
     return config_.kind == UnitKind::kRange;
   }
-  [[nodiscard]] bool is_done(std::uint32_t stream) const;
+  [[nodiscard]] bool is_ready(std::uint32_t stream) const;
   int select_next_stream();
-  [[nodiscard]] bool is_published(std::uint32_t stream) const;
+  [[nodiscard]] bool is_published(std::uint32_t stream) const {
+    return !order_.streams()[stream].pending.empty();
+  }
 
   bool publish(std::uint32_t stream);
-  bool publish_due(std::uint32_t stream);
-  [[nodiscard]] Position begin_of_next(const Stream& stream) const;
-  [[nodiscard]] NextResult output(std::uint32_t stream) const;
+  bool publish_with_eviction(std::uint32_t stream);
+  [[nodiscard]] Position position_before_next_unit(const Stream& stream) const;
+  [[nodiscard]] NextResult output_result(std::uint32_t stream) const;
   bool open(std::uint32_t stream);
   bool open_part(std::uint32_t stream, Part part);
-  [[nodiscard]] std::unique_ptr<Opened> read_slot(ArenaSlot* slot,
-                                                  std::uint32_t outputs,
-                                                  std::uint64_t bytes) const;
+  [[nodiscard]] std::unique_ptr<OpenUnit> read_slot(ArenaSlot* slot,
+                                                    std::uint32_t outputs,
+                                                    std::uint64_t bytes) const;
   void adapt_unit_records(const Lease& lease, const Commit& commit);
   void take_part(Lease& lease);
   void close_unit(std::uint32_t stream);
   void withdraw(std::uint64_t id);
   void withdraw_stream(std::uint32_t stream);
   void poison(Lease& lease, WorkerReport report);
-  void free_units_of(int worker, std::uint32_t generation);
-  void relink(std::uint32_t stream, int worker, std::uint32_t generation);
+  void recover_units_of(int worker, std::uint32_t generation);
+  void prepare_for_successor(std::uint32_t stream, int worker,
+                             std::uint32_t generation);
   void wake_workers(std::size_t units);
 
   const SchedulerConfig& config_;
@@ -163,8 +173,9 @@ class ScheduleState {
   MemoryPolicy memory_;
   WorkerTable workers_;
   Pace pace_;
-  std::vector<std::unique_ptr<Opened>> opened_;     // per stream, or null
-  std::map<std::uint64_t, WorkerReport> poisoned_;  // reasons, by pending unit
+  std::vector<std::unique_ptr<OpenUnit>> open_units_;  // per stream, or null
+  // Why each poisoned unit is not computed, by the id of the pending unit.
+  std::map<std::uint64_t, WorkerReport> poisoned_;
   bool needs_fill_ = true;  // something may be published
 };
 

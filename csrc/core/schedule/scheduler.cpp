@@ -25,40 +25,40 @@ constexpr double kMaxStatusWait_s = 2.0;
 // at the start.
 constexpr std::uint64_t kMaxUnitsAhead = std::uint64_t{1} << 20;
 
-Status wrong(std::string text) {
+Status invalid_argument(std::string text) {
   return Status(Code::kInvalidArgument, std::move(text));
 }
 
 // Checks that there is room for a position or a request.
-Status check_length(const char* what, const Position& position,
+Status check_length(const char* name, const Position& position,
                     std::uint32_t capacity) {
   if (!position.empty() && position.size() <= capacity) return {};
-  return wrong(std::string("a ") + what + " has " +
-               std::to_string(position.size()) +
-               " integers; expected 1 to position_capacity, which is " +
-               std::to_string(capacity));
+  return invalid_argument(
+      std::string(name) + " must have 1 to " + std::to_string(capacity) +
+      " integers (position_capacity), got " + std::to_string(position.size()));
 }
 
 Status check_start(const SchedulerConfig& config, const RunPosition& start) {
   const std::size_t streams = config.lengths.size();
   if (start.positions.size() != streams || start.ended.size() != streams) {
-    return wrong("positions and ended must have one entry for each of " +
-                 std::to_string(streams) + " streams, got " +
-                 std::to_string(start.positions.size()) + " and " +
-                 std::to_string(start.ended.size()));
+    return invalid_argument(
+        "positions and ended must have one entry for each of " +
+        std::to_string(streams) + " streams, got " +
+        std::to_string(start.positions.size()) + " and " +
+        std::to_string(start.ended.size()));
   }
   if (start.next_stream >= streams) {
-    return wrong("next_stream must be less than the number of streams, " +
-                 std::to_string(streams) + ", got " +
-                 std::to_string(start.next_stream));
+    return invalid_argument(
+        "next_stream must be less than the number of streams, " +
+        std::to_string(streams) + ", got " + std::to_string(start.next_stream));
   }
   for (const Position& position : start.positions) {
     Status status =
-        check_length("position", position, config.position_capacity);
+        check_length("each position", position, config.position_capacity);
     if (!status.ok()) return status;
     if (config.kind == UnitKind::kRange && position.front() < 0) {
-      return wrong("positions must begin with a record >= 0, got " +
-                   std::to_string(position.front()));
+      return invalid_argument("positions must begin with a record >= 0, got " +
+                              std::to_string(position.front()));
     }
   }
   return {};
@@ -67,54 +67,57 @@ Status check_start(const SchedulerConfig& config, const RunPosition& start) {
 Status check_config(const SchedulerConfig& config) {
   const std::size_t streams = config.lengths.size();
   if (config.workers < 1 || config.workers > kMaxWorkers) {
-    return wrong("workers must be between 1 and " +
-                 std::to_string(kMaxWorkers) + ", got " +
-                 std::to_string(config.workers));
+    return invalid_argument("workers must be between 1 and " +
+                            std::to_string(kMaxWorkers) + ", got " +
+                            std::to_string(config.workers));
   }
   if (std::uint64_t{config.workers} * config.buffer > kMaxUnitsAhead) {
-    return wrong("workers * buffer must be at most " +
-                 std::to_string(kMaxUnitsAhead) + ", got " +
-                 std::to_string(config.workers) + " * " +
-                 std::to_string(config.buffer));
+    return invalid_argument("workers * buffer must be at most " +
+                            std::to_string(kMaxUnitsAhead) + ", got " +
+                            std::to_string(config.workers) + " * " +
+                            std::to_string(config.buffer));
   }
   if (config.unit_records < 1) {
-    return wrong("unit_records must be at least 1, got " +
-                 std::to_string(config.unit_records));
+    return invalid_argument("unit_records must be at least 1, got " +
+                            std::to_string(config.unit_records));
   }
   if (config.max_restarts > 100) {
-    return wrong("max_restarts must be at most 100, got " +
-                 std::to_string(config.max_restarts));
+    return invalid_argument("max_restarts must be at most 100, got " +
+                            std::to_string(config.max_restarts));
   }
   if (streams < 1 || streams > (1U << 20)) {
-    return wrong(
+    return invalid_argument(
         "lengths must have 1 to 1048576 entries, one per stream, got " +
         std::to_string(streams));
   }
   if (config.position_capacity < 1 ||
       config.position_capacity > kMaxPositionCapacity) {
-    return wrong("position_capacity must be between 1 and 65536, got " +
-                 std::to_string(config.position_capacity));
+    return invalid_argument(
+        "position_capacity must be between 1 and 65536, got " +
+        std::to_string(config.position_capacity));
   }
   return check_start(config, config.start);
 }
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::uint32_t cells_for(const SchedulerConfig& config) {
+// Returns the number of Units in the shared memory.
+std::uint32_t unit_count_for(const SchedulerConfig& config) {
   // workers * (buffer + 2) units ahead, one withdrawn unit that each worker may
   // still hold, one due unit for each stream, and one spare.
-  const std::uint64_t cells =
+  const std::uint64_t count =
       std::uint64_t{config.workers} * (config.buffer + 3) +
       config.lengths.size() + 1;
-  return static_cast<std::uint32_t>(std::bit_ceil(cells));
+  return static_cast<std::uint32_t>(std::bit_ceil(count));
 }
 
+// Initializes the shared memory before the slots and returns its parts.
 Region lay_out(const Arena& arena, const SchedulerConfig& config) {
-  const std::uint32_t units = cells_for(config);
+  const std::uint32_t units = unit_count_for(config);
   const Region region(arena.base());
   Control& control = *new (arena.base()) Control{};
   control.owner = static_cast<std::uint32_t>(getpid());
@@ -125,7 +128,7 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   control.streams = static_cast<std::uint32_t>(config.lengths.size());
   control.position_capacity = config.position_capacity;
   for (std::uint32_t w = 0; w < config.workers; ++w) {
-    new (&region.cell(w)) Cell{};
+    new (&region.cell(w)) WorkerCell{};
   }
   for (std::uint32_t i = 0; i < units; ++i) {
     new (&region.unit(i)) Unit{};
@@ -141,11 +144,11 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
 
 // The schedulers of this process.  Their mutexes are held while it forks, so
 // that a child's copies are consistent.
-class Scheduler::All {
+class Scheduler::Registry {
  public:
-  static std::vector<Scheduler*>& list() REQUIRES(mutex) {
-    static auto* const all = new std::vector<Scheduler*>;  // Leaked.
-    return *all;
+  static std::vector<Scheduler*>& schedulers() REQUIRES(mutex) {
+    static auto* const schedulers = new std::vector<Scheduler*>;  // Leaked.
+    return *schedulers;
   }
 
   static Mutex mutex;
@@ -154,17 +157,17 @@ class Scheduler::All {
   // The analysis cannot follow a lock from one function to another.
   static void before_fork() NO_THREAD_SAFETY_ANALYSIS {
     mutex.lock();
-    for (Scheduler* scheduler : list()) scheduler->mutex_.lock();
+    for (Scheduler* scheduler : schedulers()) scheduler->mutex_.lock();
   }
   static void after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS {
-    for (Scheduler* scheduler : list()) {
+    for (Scheduler* scheduler : schedulers()) {
       scheduler->arena_->retire_viewed();
       scheduler->mutex_.unlock();
     }
     mutex.unlock();
   }
   static void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
-    for (Scheduler* scheduler : list()) {
+    for (Scheduler* scheduler : schedulers()) {
       scheduler->forked_ = true;
       scheduler->arena_->detach_after_fork();
       scheduler->mutex_.unlock();
@@ -172,18 +175,18 @@ class Scheduler::All {
     mutex.unlock();
   }
 
-  static const bool kHeldAtFork;
+  static const bool kRegistered;
 };
 
-Mutex Scheduler::All::mutex;
-const bool Scheduler::All::kHeldAtFork =
+Mutex Scheduler::Registry::mutex;
+const bool Scheduler::Registry::kRegistered =
     at_fork(ForkStep::kSchedulers,
             {before_fork, after_fork_in_parent, after_fork_in_child});
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerConfig config) {
   if (Status status = check_config(config); !status.ok()) return status;
   const std::uint64_t head_bytes = Region::head_bytes(
-      config.workers, cells_for(config), config.position_capacity);
+      config.workers, unit_count_for(config), config.position_capacity);
   auto arena = Arena::create(head_bytes, config.memory_limit);
   if (!arena.ok()) return arena.status();
   return std::unique_ptr<Scheduler>(
@@ -195,20 +198,20 @@ Scheduler::Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena)
       arena_(std::move(arena)),
       region_(lay_out(*arena_, config_)),
       schedule_(config_, *arena_, region_) {
-  const MutexLock lock(All::mutex);
-  All::list().push_back(this);
+  const MutexLock lock(Registry::mutex);
+  Registry::schedulers().push_back(this);
 }
 
 Scheduler::~Scheduler() {
   close();
-  const MutexLock lock(All::mutex);
-  std::erase(All::list(), this);
+  const MutexLock lock(Registry::mutex);
+  std::erase(Registry::schedulers(), this);
 }
 
 ArenaSlot* Scheduler::slot_at(std::uintptr_t address) {
-  const MutexLock lock(All::mutex);
-  for (Scheduler* scheduler : All::list()) {
-    const MutexLock one(scheduler->mutex_);
+  const MutexLock lock(Registry::mutex);
+  for (Scheduler* scheduler : Registry::schedulers()) {
+    const MutexLock scheduler_lock(scheduler->mutex_);
     if (scheduler->forked_) continue;
     ArenaSlot* const slot = scheduler->arena_->viewed_slot_at(address);
     if (slot != nullptr) return slot;
@@ -233,9 +236,10 @@ void Scheduler::start(WorkerStarter* starter) {
 
 Status Scheduler::add_request(std::uint32_t stream, Position request) {
   if (config_.kind != UnitKind::kRequest || stream >= config_.lengths.size()) {
-    return wrong("add_request() requires kind REQUEST and a stream less than " +
-                 std::to_string(config_.lengths.size()) + ", got stream " +
-                 std::to_string(stream));
+    return invalid_argument(
+        "add_request() requires kind REQUEST and a stream less than " +
+        std::to_string(config_.lengths.size()) + ", got stream " +
+        std::to_string(stream));
   }
   Status status = check_length("request", request, config_.position_capacity);
   if (!status.ok()) return status;
@@ -246,45 +250,45 @@ Status Scheduler::add_request(std::uint32_t stream, Position request) {
 
 NextResult Scheduler::next(double timeout_s) {
   Control& control = region_.control();
-  const auto began = Clock::now();
-  std::optional<Clock::time_point> exit_seen;
+  const auto start = Clock::now();
+  std::optional<Clock::time_point> exit_found_at;
   MutexLock lock(mutex_);
   for (;;) {
     // Read the sequence before checking: a later commit increments it.
-    const std::uint32_t seen =
+    const std::uint32_t sequence =
         control.done_sequence.load(std::memory_order_seq_cst);
     if (forked_) return {.kind = NextKind::kForked};
     if (closed_) return {.kind = NextKind::kClosed};
     double wait_s = timeout_s;
-    std::uint64_t wanted = config_.in_order ? 0 : kAnyUnit;
-    const auto found = schedule_.poll_next();
-    if (const auto* const next = std::get_if<NextResult>(&found)) {
+    std::uint64_t awaited_id = config_.in_order ? 0 : kAnyUnit;
+    const auto poll_result = schedule_.poll_next();
+    if (const auto* const next = std::get_if<NextResult>(&poll_result)) {
       if (!next->lacks_wait_status()) return *next;
-      if (!exit_seen) exit_seen = Clock::now();
-      wait_s = kMaxStatusWait_s - seconds_since(*exit_seen);
+      if (!exit_found_at) exit_found_at = Clock::now();
+      wait_s = kMaxStatusWait_s - seconds_since(*exit_found_at);
       if (wait_s <= 0) return *next;
     } else {
-      const auto awaited = std::get<ScheduleState::Awaited>(found);
-      if (config_.in_order) wanted = awaited.unit;
-      if (timeout_s >= 0) wait_s = timeout_s - seconds_since(began);
+      const auto awaited = std::get<ScheduleState::AwaitedUnit>(poll_result);
+      if (config_.in_order) awaited_id = awaited.id;
+      if (timeout_s >= 0) wait_s = timeout_s - seconds_since(start);
       if (timeout_s >= 0 && wait_s <= 0) {
-        if (auto late = schedule_.report_timeout(awaited)) {
-          return *std::move(late);
+        if (auto timeout = schedule_.report_timeout(awaited)) {
+          return *std::move(timeout);
         }
         continue;
       }
-      if (const auto slow_in_s = schedule_.slow_in_s(awaited)) {
-        if (*slow_in_s <= 0) {
+      if (const auto until_slow_s = schedule_.time_until_slow_s(awaited)) {
+        if (*until_slow_s <= 0) {
           NextResult slow = schedule_.report_slow(awaited);
-          slow.waited_s = seconds_since(began);
+          slow.waited_s = seconds_since(start);
           return slow;
         }
-        wait_s = wait_s < 0 ? *slow_in_s : std::min(wait_s, *slow_in_s);
+        wait_s = wait_s < 0 ? *until_slow_s : std::min(wait_s, *until_slow_s);
       }
     }
-    control.waiting_for.store(wanted, std::memory_order_seq_cst);
+    control.waiting_for.store(awaited_id, std::memory_order_seq_cst);
     lock.unlock();
-    const int result = futex_wait(&control.done_sequence, seen, wait_s);
+    const int result = futex_wait(&control.done_sequence, sequence, wait_s);
     control.waiting_for.store(0, std::memory_order_seq_cst);
     lock.lock();
     if (result == EINTR) return {.kind = NextKind::kInterrupted};
@@ -293,12 +297,12 @@ NextResult Scheduler::next(double timeout_s) {
 
 void Scheduler::advance() {
   const MutexLock lock(mutex_);
-  schedule_.advance();
+  if (!is_over()) schedule_.advance();
 }
 
-ArenaSlot* Scheduler::hold() {
+ArenaSlot* Scheduler::add_view() {
   const MutexLock lock(mutex_);
-  return schedule_.hold();
+  return is_over() ? nullptr : schedule_.add_view();
 }
 
 Status Scheduler::reset(const RunPosition& start) {
@@ -339,9 +343,9 @@ void Scheduler::on_exit_status(int worker, std::uint32_t generation,
   if (!forked_) schedule_.on_exit_status(worker, generation, wait_status);
 }
 
-void Scheduler::on_slot_requested() {
+void Scheduler::on_worker_notified() {
   const MutexLock lock(mutex_);
-  if (!forked_) schedule_.on_slot_requested();
+  if (!forked_) schedule_.on_worker_notified();
 }
 
 void Scheduler::on_failed(std::string why) {
@@ -354,11 +358,11 @@ std::vector<WorkerCounts> Scheduler::counts() {
     const MutexLock lock(mutex_);
     if (forked_) return {};
   }
-  std::vector<WorkerCounts> all;
+  std::vector<WorkerCounts> counts;
   for (std::uint32_t w = 0; w < region_.control().workers; ++w) {
-    all.push_back(read_counts(region_.cell(w).counts));
+    counts.push_back(read_counts(region_.cell(w).counts));
   }
-  return all;
+  return counts;
 }
 
 std::vector<Process> Scheduler::processes() {

@@ -8,13 +8,13 @@
 // before that loses nothing.
 //
 // Thread safety: start() comes first.  One consumer thread at a time calls
-// add_request, next, advance, hold and reset; the supervisor thread calls the
-// functions of WorkerEvents; any thread may call close and the functions that
-// read the state.  A private mutex guards the schedule.  It is not held while
-// next() sleeps or while the WorkerStarter is called.
+// add_request, next, advance, add_view and reset; the supervisor thread calls
+// the functions of WorkerEvents; any thread may call close and the functions
+// that read the state.  A private mutex guards the schedule.  It is not held
+// while next() sleeps or while the WorkerStarter is called.
 //
-// Fork: in a child, next() returns kForked, and most other calls do nothing.
-// Do not call advance() or hold() there: they do not check for a fork.
+// Fork: in a child, next() returns kForked, add_view() returns nullptr, and
+// calls that would change something do nothing.
 #pragma once
 
 #include <cstdint>
@@ -47,18 +47,20 @@ class Scheduler final : public WorkerEvents {
   // REQUIRES: kind is kRequest.
   Status add_request(std::uint32_t stream, Position request);
 
-  // Waits for the output due and returns it.  For requests, kEnd means that
-  // there is no request.  Without a call of advance(), the next call returns
-  // the same output.  A negative timeout waits forever.
+  // Waits for the output due and returns it, or another kind of result.  For
+  // requests, kEnd means that all requests are answered.  Without a call of
+  // advance(), the next call returns the same output.  A negative timeout waits
+  // forever.
   [[nodiscard]] NextResult next(double timeout_s = -1.0);
 
-  // Marks the output that next() returned last as delivered.
+  // Marks the output that next() returned last as delivered.  Does nothing if
+  // it is delivered already, after close(), and in a fork.
   void advance();
 
   // Adds a view to the slot of the output that next() returned last, and
-  // returns the slot; nullptr after advance() or close().  The caller must call
-  // release_view().
-  [[nodiscard]] ArenaSlot* hold();
+  // returns the slot; nullptr after advance() or close(), and in a fork.  The
+  // caller must call release_view().
+  [[nodiscard]] ArenaSlot* add_view();
 
   // Withdraws all units and continues from another position.
   Status reset(const RunPosition& start);
@@ -81,11 +83,11 @@ class Scheduler final : public WorkerEvents {
   void on_exited(int worker, std::uint32_t generation) override;
   void on_exit_status(int worker, std::uint32_t generation,
                       int wait_status) override;
-  void on_slot_requested() override;
+  void on_worker_notified() override;
   void on_failed(std::string why) override;
 
  private:
-  class All;
+  class Registry;
   Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena);
 
   [[nodiscard]] bool is_over() const REQUIRES(mutex_) {
@@ -93,14 +95,15 @@ class Scheduler final : public WorkerEvents {
   }
 
   const SchedulerConfig config_;
-  const std::unique_ptr<Arena> arena_;  // Used by schedule_, and in forks.
+  // Guarded by mutex_, except for its descriptor.
+  const std::unique_ptr<Arena> arena_;
   const Region region_;
   WorkerStarter* starter_ = nullptr;  // unguarded: fixed by start()
 
   Mutex mutex_;
   ScheduleState schedule_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
-  bool forked_ GUARDED_BY(mutex_) = false;  // This is a copy in a child.
+  bool forked_ GUARDED_BY(mutex_) = false;  // This is a copy in a forked child.
 };
 
 }  // namespace gristmill

@@ -14,17 +14,17 @@ constexpr int kMaxSnapshotRetries = 1000;
 
 std::string read_text(const Counts& counts) {
   std::array<std::uint64_t, kTextWords> words{};
-  for (int look = 0; look < kMaxSnapshotRetries; ++look) {
-    const std::uint32_t before =
+  for (int attempt = 0; attempt < kMaxSnapshotRetries; ++attempt) {
+    const std::uint32_t sequence =
         counts.text_sequence.load(std::memory_order_acquire);
-    if (before % 2 != 0) continue;
+    if (sequence % 2 != 0) continue;
     // Acquire loads, so that the second read of the sequence comes after them.
     const std::uint32_t length =
         counts.text_len.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < kTextWords; ++i) {
       words[i] = counts.text[i].load(std::memory_order_acquire);
     }
-    if (counts.text_sequence.load(std::memory_order_relaxed) != before) {
+    if (counts.text_sequence.load(std::memory_order_relaxed) != sequence) {
       continue;
     }
     std::string text(std::min<std::size_t>(length, sizeof(words)), '\0');
@@ -61,17 +61,17 @@ void write_text(Counts& counts, std::string_view text) noexcept {
 
 WorkerCounts read_counts(const Counts& counts) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  WorkerCounts found;
+  WorkerCounts snapshot;
   const std::int64_t claimed_ns = counts.claimed_ns.load(kRelaxed);
-  found.busy_ns = counts.busy_ns.load(kRelaxed);
+  snapshot.busy_ns = counts.busy_ns.load(kRelaxed);
   if (claimed_ns != 0) {
-    found.busy_ns += std::max<std::int64_t>(monotonic_ns() - claimed_ns, 0);
+    snapshot.busy_ns += std::max<std::int64_t>(monotonic_ns() - claimed_ns, 0);
   }
-  found.idle_ns = counts.idle_ns.load(kRelaxed);
-  found.outputs = counts.outputs.load(kRelaxed);
-  found.bytes = counts.bytes.load(kRelaxed);
-  found.text = read_text(counts);
-  return found;
+  snapshot.idle_ns = counts.idle_ns.load(kRelaxed);
+  snapshot.outputs = counts.outputs.load(kRelaxed);
+  snapshot.bytes = counts.bytes.load(kRelaxed);
+  snapshot.text = read_text(counts);
+  return snapshot;
 }
 
 }  // namespace gristmill

@@ -22,15 +22,18 @@ struct WorkerCounts {
 
 [[nodiscard]] std::int64_t monotonic_ns() noexcept;
 
-// For the only writer; it is not an atomic increment.
-inline void add(std::atomic<std::int64_t>& word, std::int64_t more) noexcept {
-  word.store(word.load(std::memory_order_relaxed) + more,
-             std::memory_order_relaxed);
+// Adds to a count.  REQUIRES: no other thread or process writes it.
+inline void add(std::atomic<std::int64_t>& count,
+                std::int64_t increment) noexcept {
+  count.store(count.load(std::memory_order_relaxed) + increment,
+              std::memory_order_relaxed);
 }
 
+// Replaces the published text.  Truncated to kTextWords * 8 bytes.
 void write_text(Counts& counts, std::string_view text) noexcept;
 
-// The text is empty if its writer was killed while it wrote the text.
+// Returns a snapshot of the counts.  The text is empty if its writer was killed
+// while it wrote the text.
 [[nodiscard]] WorkerCounts read_counts(const Counts& counts);
 
 }  // namespace gristmill

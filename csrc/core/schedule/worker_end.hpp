@@ -1,11 +1,11 @@
 // A worker's end of the shared memory: claim a unit, fill its slot, commit.
 //
-// The worker writes only its own Cell and the unit that it holds.  It may be
-// killed between any two instructions.
+// The worker writes only its own WorkerCell and the unit that it holds.  It may
+// be killed between any two instructions.
 //
 // Thread safety: one thread at a time, which is the worker's main thread or,
-// while that computes, another one that commits parts.  The parent reads
-// current_record_address() after the worker's exit was reported.
+// while that computes, another one that offers parts.  The parent reads the
+// record at current_record_address() at any time.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,6 @@
 #include <optional>
 #include <string_view>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "core/base/status.hpp"
@@ -25,8 +24,9 @@ namespace gristmill {
 struct Work : Task {
   std::uint64_t id = 0;
   std::uint32_t attempt = 0;
-  // True if this process computed the stream's unit before this one.  The live
-  // state is then at the begin of this unit, and position_before is not needed.
+  // True if this process computed the stream's unit before this one.  Its state
+  // of the stream is then at the start of this unit, and position_before is not
+  // needed.
   bool proceed = false;
   Position position_before = {};
   std::byte* slot = nullptr;
@@ -35,14 +35,13 @@ struct Work : Task {
 
 class WorkerEnd {
  public:
-  // Maps the arena.  The caller keeps ownership of both descriptors, and may
-  // close the arena's afterwards.
-  static Result<std::unique_ptr<WorkerEnd>> open(int arena_fd,
-                                                 int slot_request_fd,
+  // Maps the arena.  The parent reads the eventfd `notify_fd`.  The caller
+  // keeps ownership of both descriptors, and may close `arena_fd` afterwards.
+  static Result<std::unique_ptr<WorkerEnd>> open(int arena_fd, int notify_fd,
                                                  std::uint32_t worker,
                                                  std::uint32_t generation);
   // Uses a mapping that outlives this object, for both ends in one process.
-  WorkerEnd(Region region, int slot_request_fd, std::uint32_t worker,
+  WorkerEnd(Region region, int notify_fd, std::uint32_t worker,
             std::uint32_t generation);
   ~WorkerEnd();
   WorkerEnd(const WorkerEnd&) = delete;
@@ -54,11 +53,11 @@ class WorkerEnd {
   // REQUIRES: the unit claimed before is committed or lost.
   [[nodiscard]] std::optional<Work> claim();
 
-  // Waits for a slot of at least `bytes` and stores it in `work`; the contents
-  // of the old slot are gone.  Returns false if the unit is lost (withdrawn,
-  // stop, or no memory); the worker then continues with claim().
+  // Requests a slot of at least `bytes`, waits for it and stores it in `work`;
+  // the contents of the old slot are gone.  Returns false if the unit is lost
+  // (withdrawn, stop, or no memory); the worker then continues with claim().
   // REQUIRES: `work` is claimed and not committed.
-  [[nodiscard]] bool need(Work& work, std::uint64_t bytes);
+  [[nodiscard]] bool request_larger_slot(Work& work, std::uint64_t bytes);
 
   // Returns true if the consumer sleeps until the unit has an output.
   [[nodiscard]] bool is_awaited(const Work& work) const noexcept;
@@ -81,7 +80,7 @@ class WorkerEnd {
 
   // Waits for the parent's answer.  If the part was taken, `work` begins after
   // it; else `work` is unchanged.  Returns false if the unit is lost, see
-  // need().
+  // request_larger_slot().
   [[nodiscard]] bool resume(Work& work);
 
   // Hands the computed unit to the parent.  `position_after` is the stream's
@@ -116,16 +115,21 @@ class WorkerEnd {
   }
 
  private:
-  [[nodiscard]] std::pair<Unit*, UnitWord> find_free() const;
+  // A unit that was free, and its word at that time.
+  struct FreeUnit {
+    Unit* unit = nullptr;  // null for none
+    UnitWord word;
+  };
+  [[nodiscard]] FreeUnit find_oldest_free() const;
   [[nodiscard]] std::optional<Work> try_claim();
-  [[nodiscard]] bool ready(const Work& work);
-  void ask_for_slot() const noexcept;
-  [[nodiscard]] bool wait_for_slot(Work& work);
+  [[nodiscard]] bool populate_slot(const Work& work);
+  void notify_parent() const noexcept;
+  [[nodiscard]] bool wait_for_answer(Work& work);
   [[nodiscard]] bool write_result(const Work& work, UnitStatus status,
                                   std::uint32_t outputs, std::uint64_t bytes,
                                   const Position& position_after);
   void refuse(const Work& work);
-  void announce(const Work& work, UnitWord word) noexcept;
+  void publish_word(const Work& work, UnitWord word) noexcept;
   void hand_over(const Work& work) noexcept;
   void count_busy() noexcept;
   void count_outputs() noexcept;
@@ -135,17 +139,19 @@ class WorkerEnd {
   }
 
   const Region region_;
-  const int slot_request_fd_;
+  const int notify_fd_;
   const std::uint32_t worker_;
   const std::uint32_t generation_;
-  Cell* const cell_;
-  std::uint64_t mapped_bytes_ = 0;   // 0: the mapping is not ours
-  int arena_fd_ = -1;                // our copy, to populate on old kernels
-  Unit* unit_ = nullptr;             // the held unit
-  UnitWord word_;                    // its word while we compute
-  UnitWord asked_;                   // its word while we wait for the parent
-  std::vector<std::uint64_t> done_;  // per stream: the last unit done here
-  // Owned units that were handed back because memory was missing.  The begin of
+  WorkerCell* const cell_;
+  std::uint64_t mapped_bytes_ = 0;  // 0: the mapping is not ours
+  int arena_fd_ = -1;               // our copy, to populate on old kernels
+  Unit* unit_ = nullptr;            // the held unit; null for none
+  UnitWord word_;                   // its word while we compute
+  UnitWord pending_word_;           // its word until the parent answers
+  // By stream: the id of the unit at whose end this process's state of the
+  // stream is, or 0.
+  std::vector<std::uint64_t> last_computed_;
+  // Owned units that were handed back because memory was missing.  The start of
   // the unit after one of them is not known until that one is computed.
   std::unordered_set<std::uint64_t> refused_;
 };

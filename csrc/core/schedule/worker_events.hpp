@@ -29,8 +29,9 @@ struct WorkerEvents {
   virtual void on_exit_status(int worker, std::uint32_t generation,
                               int wait_status) = 0;
 
-  // A worker wrote to the eventfd of slot requests, as it needs a larger slot.
-  virtual void on_slot_requested() = 0;
+  // A worker wrote to the eventfd, because it needs a larger slot or offers a
+  // part.
+  virtual void on_worker_notified() = 0;
 
   // No more workers can be started; `why` is shown to the user.
   virtual void on_failed(std::string why) = 0;

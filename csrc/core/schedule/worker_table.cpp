@@ -31,25 +31,26 @@ bool WorkerTable::record_exit(int worker, std::uint32_t generation) {
   process.wait_status.reset();
   process.start_timeouts = 0;
   ++process.generation;
-  const Cell& cell = this->cell(worker);
-  const std::uint32_t said =
+  const WorkerCell& cell = this->cell(worker);
+  const std::uint32_t error_len =
       std::min(cell.error_len.load(std::memory_order_acquire), kErrorBytes);
-  if (cell.started.load(std::memory_order_acquire) == generation && said == 0) {
+  if (cell.started.load(std::memory_order_acquire) == generation &&
+      error_len == 0) {
     process.failed_starts = 0;
     return true;
   }
   // A program that reports a startup error would fail again.
-  if (++process.failed_starts < kMaxFailedStarts && said == 0) return true;
+  if (++process.failed_starts < kMaxFailedStarts && error_len == 0) return true;
   WorkerReport report = describe(worker, generation, nullptr);
   report.at_start = true;
   report.attempts = process.failed_starts;
-  report.text.assign(cell.error, said);
+  report.text.assign(cell.error, error_len);
   fail(std::move(report));
   return false;
 }
 
 void WorkerTable::clear_cell(int worker) {
-  Cell& cell = this->cell(worker);
+  WorkerCell& cell = this->cell(worker);
   cell.admitted.store(0, std::memory_order_relaxed);
   cell.pid.store(0, std::memory_order_relaxed);
   cell.asleep.store(0, std::memory_order_relaxed);
@@ -62,7 +63,7 @@ void WorkerTable::record_exit_status(int worker, std::uint32_t generation,
   if (!process.alive && is_current(worker, generation + 1)) {
     process.wait_status = wait_status;
   }
-  if (fatal_) fatal_->learn(worker, generation, wait_status);
+  if (fatal_) fatal_->record_exit_status(worker, generation, wait_status);
 }
 
 void WorkerTable::record_unit_done() {
@@ -99,9 +100,9 @@ void WorkerTable::count_start_timeout() {
 }
 
 double WorkerTable::busy_s(const LeaseTable& leases, const Lease& lease) const {
-  const UnitWord now = leases.word(lease);
-  if (now.state() == UnitState::kFree || now.holder() == 0) return 0;
-  const Cell& cell = region_.cell(now.holder() - 1);
+  const UnitWord word = leases.word(lease);
+  if (word.state() == UnitState::kFree || word.holder() == 0) return 0;
+  const WorkerCell& cell = region_.cell(word.holder() - 1);
   const std::int64_t claimed_ns =
       cell.counts.claimed_ns.load(std::memory_order_relaxed);
   if (claimed_ns == 0) return 0;
@@ -112,6 +113,7 @@ WorkerReport WorkerTable::awaited_worker(const LeaseTable& leases,
                                          const Lease& due) const {
   WorkerReport report;
   report.stream = static_cast<int>(due.stream);
+  // The unit whose holder the report names.
   const Lease* held = &due;
   if (leases.state(due) == UnitState::kFree) {
     held = nullptr;

@@ -79,11 +79,12 @@ class WorkerTable {
   // Counts a timeout for each worker whose process is starting.
   void count_start_timeout();
 
-  // Returns a report on the worker that the consumer waits for.  This is the
-  // holder of the unit.  If the unit is free, it is an idle worker that may
-  // take the unit, else the worker that has been busy for the longest time.
-  // The report names no worker while one that may take the unit is starting,
-  // unless the start has taken several timeouts.
+  // Returns a report on the worker that the consumer of the unit `due` waits
+  // for.  This is the holder of the unit.  If the unit is free, it is an idle
+  // worker that may claim it, else the worker with the oldest unit of those
+  // that may claim it.  If none is idle, the report names no worker while one
+  // that may claim the unit is starting, unless the start has taken several
+  // timeouts.
   [[nodiscard]] WorkerReport awaited_worker(const LeaseTable& leases,
                                             const Lease& due) const;
 
@@ -93,7 +94,7 @@ class WorkerTable {
 
  private:
   [[nodiscard]] bool is_starting(int worker) const;
-  [[nodiscard]] Cell& cell(int worker) const {
+  [[nodiscard]] WorkerCell& cell(int worker) const {
     return region_.cell(static_cast<std::uint32_t>(worker));
   }
   [[nodiscard]] const Process& process(int worker) const {

@@ -354,15 +354,15 @@ class RemoteRun:
     def _handle_stall(self, workers: Workers, due: _core.NextResult) -> None:
         """Warn of a stall; kill its worker if `stall_action` is "restart"."""
         seconds = self._options.stall_timeout
-        if due.need:
+        if due.needed_bytes:
             log.warning(
                 "No output for %g s: the next output of stream %d needs memory that"
                 " later outputs occupy. %d of memory_limit=%d bytes are in use. Raise"
                 " memory_limit or use fewer workers.",
                 seconds,
                 due.stream,
-                due.used,
-                due.limit,
+                due.used_bytes,
+                due.limit_bytes,
             )
             return
         if due.worker < 0:

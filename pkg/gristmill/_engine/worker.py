@@ -48,14 +48,14 @@ def load(blob_fd: int) -> Runnable:
 def serve(
     program: Runnable,
     arena_fd: int,
-    slot_request_fd: int,
+    notify_fd: int,
     started_fd: int,
     worker: int,
     generation: int,
 ) -> None:
     """Compute units until there are no more; see `parent.setup` for the arguments."""
     _core.keep_freed_memory()
-    end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
+    end = _core.WorkerEnd(arena_fd, notify_fd, worker, generation)
     share_among(end.workers)
     try:
         packing.reopen_files()
@@ -355,7 +355,7 @@ class Server:
         if result.leave is not None:
             result.leave()
         if memory is not None:
-            address = self._worker_end.need(used)
+            address = self._worker_end.request_larger_slot(used)
             if address is None:
                 return None
             ctypes.memmove(address, writer.address, used)

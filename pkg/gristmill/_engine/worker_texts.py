@@ -22,9 +22,10 @@ def arena_full_error(
         copy: The verb for copying an output out of its slot.
     """
     return ArenaFull(
-        f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
-        f"{due.limit} are in use: {due.kept_bytes} by {due.kept} {many} that "
-        f"you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
+        f"{one} needs {due.needed_bytes} bytes of shared memory, but {due.used_bytes} "
+        f"of {due.limit_bytes} are in use: {due.viewed_bytes} by {due.viewed_slots} "
+        f"{many} that you keep. Keep fewer, {copy} what you keep, or raise "
+        "memory_limit."
     )
 
 

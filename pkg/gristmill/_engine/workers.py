@@ -192,7 +192,7 @@ def receive_output(
         due.address,
         due.bytes,
         due.index,
-        lambda: views.SlotView(scheduler.hold()),
+        lambda: views.SlotView(scheduler.add_view()),
         COPIED_LEAF_BYTES,
     )
     return element, keys

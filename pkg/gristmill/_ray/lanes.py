@@ -258,7 +258,7 @@ class _Lanes:
         try:
             used = slot_writer.encode(writer, outputs, failure)
         except slot_writer.SlotTooSmallError as need:
-            address = end.need(need.bytes)
+            address = end.request_larger_slot(need.bytes)
             if address is None:
                 return
             writer = slot_writer.SlotWriter(address, need.bytes)
@@ -270,7 +270,7 @@ class _Lanes:
         """Notify the scheduler when a lane needs a larger slot, until `close`."""
         try:
             while os.eventfd_read(self._slot_request_fd) < _CLOSE_VALUE:
-                self._scheduler.on_slot_requested()
+                self._scheduler.on_worker_notified()
         finally:
             self._end_thread()
 

@@ -58,7 +58,7 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
             ``load(blob_fd)`` returns the program. It is called once in the zygote,
             or, if it starts threads, once in each worker. All share the descriptor, so
             ``load`` must not use the file position. ``serve(program, arena_fd,
-            slot_request_fd, started_fd, worker, generation)`` runs a worker until it
+            notify_fd, started_fd, worker, generation)`` runs a worker until it
             returns. It closes started_fd after the first output, so that more workers
             may begin. ``run_main(text)`` runs the main program again.
             ``serve`` gets the shared memory, the eventfd that wakes the parent, its end

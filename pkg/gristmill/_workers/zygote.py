@@ -49,9 +49,9 @@ class Zygote:
         group: The number of the supervisor's worker group.
         loads_in_workers: Whether each worker loads the program for itself.
         main: The result of running the main program in the launcher.
-        fds: The descriptors of the supervisor's socket, setup, blob, arena and slot
-            requests, followed by those that the program inherits.  The zygote owns
-            them.
+        fds: The descriptors of the supervisor's socket, setup, blob, arena and the
+            eventfd that notifies the parent, followed by those that the program
+            inherits.  The zygote owns them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Zygote:
         self._loads_in_workers = loads_in_workers
         self._main = main
         self._supervisor = socket.socket(fileno=fds[0])
-        setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:5]
+        setup_fd, self._blob_fd, self._arena_fd, self._notify_fd = fds[1:5]
         inheriting.received_fds[:] = fds[5:]
         with open(setup_fd, "rb") as file:
             file.seek(0)  # Another zygote of this group may have read it.
@@ -194,7 +194,7 @@ class Zygote:
         self._entry.serve(
             self._program,
             self._arena_fd,
-            self._slot_requests_fd,
+            self._notify_fd,
             started_write,
             request.worker,
             request.generation,

@@ -35,7 +35,7 @@ void test_watch_calls_back_until_nullopt() {
   std::promise<void> third;
   int calls = 0;
   Duration passed{};
-  Watch watch(Watch::What::kTime,
+  Watch watch(Watch::Trigger::kTime,
               [&](Duration since) -> std::optional<Duration> {
                 CHECK(since >= passed + 1ms);
                 passed = since;
@@ -50,7 +50,7 @@ void test_watch_calls_back_until_nullopt() {
 
 void test_ended_watch_does_not_call() {
   std::atomic<int> calls = 0;
-  Watch ended(Watch::What::kTime, [&](Duration) {
+  Watch ended(Watch::Trigger::kTime, [&](Duration) {
     ++calls;
     return std::nullopt;
   });
@@ -58,7 +58,7 @@ void test_ended_watch_does_not_call() {
   ended.begin(2ms);
   ended.end();
   std::promise<void> later;
-  Watch other(Watch::What::kTime, [&](Duration) {
+  Watch other(Watch::Trigger::kTime, [&](Duration) {
     later.set_value();
     return std::nullopt;
   });
@@ -69,7 +69,7 @@ void test_ended_watch_does_not_call() {
 
 void test_waiting_thread_is_detected() {
   std::promise<void> noticed;
-  Watch watch(Watch::What::kWaiting, [&](Duration) {
+  Watch watch(Watch::Trigger::kWaiting, [&](Duration) {
     noticed.set_value();
     return std::nullopt;
   });
@@ -79,7 +79,7 @@ void test_waiting_thread_is_detected() {
 
 void test_computing_thread_does_not_count_as_waiting() {
   std::atomic<int> calls = 0;
-  Watch watch(Watch::What::kWaiting, [&](Duration) {
+  Watch watch(Watch::Trigger::kWaiting, [&](Duration) {
     ++calls;
     return std::nullopt;
   });
@@ -92,7 +92,7 @@ void test_computing_thread_does_not_count_as_waiting() {
 void test_callback_can_destroy_watch() {
   std::promise<void> freed;
   std::unique_ptr<Watch> watch;
-  watch = std::make_unique<Watch>(Watch::What::kTime, [&](Duration) {
+  watch = std::make_unique<Watch>(Watch::Trigger::kTime, [&](Duration) {
     watch.reset();
     freed.set_value();
     return 1ms;
@@ -102,12 +102,12 @@ void test_callback_can_destroy_watch() {
 }
 
 void test_forked_child_starts_own_thread() {
-  Watch parents(Watch::What::kTime, [](Duration) { return std::nullopt; });
+  Watch parents(Watch::Trigger::kTime, [](Duration) { return std::nullopt; });
   parents.begin(1h);
   const pid_t pid = fork();
   if (pid == 0) {
     std::promise<void> called;
-    Watch watch(Watch::What::kTime, [&](Duration) {
+    Watch watch(Watch::Trigger::kTime, [&](Duration) {
       called.set_value();
       return std::nullopt;
     });

@@ -79,7 +79,7 @@ void fork_on(Message::Kind order, Message::Kind began, Message::Kind ended,
     if (packet->message.kind == Message::kForget) {
       for (const auto& child : children) {
         if (child.about.group == packet->message.group) {
-          kill_by(child.pidfd.get());
+          kill_process(child.pidfd.get());
         }
       }
     }
@@ -110,7 +110,7 @@ void be_zygote(Packet& order) {
   Channel channel(std::move(order.fds[0]));
   const std::string setup = text_of(order.fds[1].get());
   const int before = count_zygote(order.fds[3].get());
-  const int slot_requests = order.fds[4].get();
+  const int notify_fd = order.fds[4].get();
   Message message;
   if (setup == "end") _exit(3);
   if (setup == "end once" && before == 0) {
@@ -126,14 +126,14 @@ void be_zygote(Packet& order) {
     _exit(0);
   }
   if (setup == "threads" && order.message.value == 0) {
-    message.kind = Message::kThreads;
+    message.kind = Message::kLoadInWorkers;
     send(channel, message);
     _exit(0);
   }
   fork_on(Message::kStartWorker, Message::kStarted, Message::kExited, channel,
-          [slot_requests, &setup](Packet&) {
+          [notify_fd, &setup](Packet&) {
             if (setup == "short") _exit(5);
-            signal_eventfd(slot_requests);
+            signal_eventfd(notify_fd);
             for (;;) pause();
           });
 }
@@ -154,7 +154,7 @@ int be_launcher(int count, char** arguments) {
 struct Log final : WorkerEvents {
   std::mutex mutex;
   std::condition_variable changed;
-  int starts = 0, exits = 0, statuses = 0, slot_requests = 0;
+  int starts = 0, exits = 0, statuses = 0, notifications = 0;
   int last_status = -1;
   std::string failure;
 
@@ -167,8 +167,8 @@ struct Log final : WorkerEvents {
   void on_exit_status(int, uint32_t, int wait_status) override {
     note([&] { ++statuses, last_status = wait_status; });
   }
-  void on_slot_requested() override {
-    note([&] { ++slot_requests; });
+  void on_worker_notified() override {
+    note([&] { ++notifications; });
   }
   void on_failed(std::string why) override {
     note([&] { failure = std::move(why); });
@@ -219,7 +219,7 @@ void test_starts_and_exits_are_reported_in_order() {
   for (int worker = 0; worker < 8; ++worker)
     group.workers->start_worker(worker, 1);
   group.log.await([&] { return group.log.starts == 8; });
-  group.log.await([&] { return group.log.slot_requests > 0; });
+  group.log.await([&] { return group.log.notifications > 0; });
   group.workers->kill(3);
   group.log.await(
       [&] { return group.log.exits == 1 && group.log.statuses == 1; });

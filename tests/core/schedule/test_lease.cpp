@@ -29,7 +29,7 @@ struct Bench {
     control.streams = 2;
     control.position_capacity = capacity;
     for (std::uint32_t w = 0; w < 2; ++w) {
-      (new (&region.cell(w)) Cell{})->admitted = 1;
+      (new (&region.cell(w)) WorkerCell{})->admitted = 1;
     }
     for (std::uint32_t i = 0; i < kUnits; ++i) new (&region.unit(i)) Unit{};
     table = std::make_unique<LeaseTable>(region, arena.fd());
@@ -110,7 +110,7 @@ void test_owned_unit_waits_for_owner() {
   ++lease.attempts;
   const Position after_first =
       bench.table->commit_of(bench.table->at(first)).position_after;
-  CHECK(bench.table->free_again(lease, &after_first));
+  CHECK(bench.table->make_claimable_again(lease, &after_first));
   WorkerEnd successor(bench.region, -1, 1, 1);
   work = successor.claim();
   CHECK_EQ(work->id, second);
@@ -121,23 +121,23 @@ void test_owned_unit_waits_for_owner() {
 
 void test_need_is_granted_or_unit_lost() {
   Bench bench;
-  const int slot_requests = eventfd(0, EFD_CLOEXEC);
+  const int notify_fd = eventfd(0, EFD_CLOEXEC);
   for (const bool grant : {true, false}) {
     const auto id = bench.publish(0);
     std::thread holder([&] {
-      WorkerEnd end(bench.region, slot_requests, 0, 1);
+      WorkerEnd end(bench.region, notify_fd, 0, 1);
       auto work = end.claim();
-      CHECK_EQ(end.need(*work, 50'000), grant);
+      CHECK_EQ(end.request_larger_slot(*work, 50'000), grant);
       if (!grant) return;
       CHECK(work->capacity >= 50'000);
       end.commit(*work, UnitStatus::kOk, 0, 50'000, {1, 1});
     });
     std::uint64_t count = 0;
-    CHECK(read(slot_requests, &count, 8) == 8);
+    CHECK(read(notify_fd, &count, 8) == 8);
     CHECK(bench.table->units_waiting_for_memory() ==
           std::vector<std::uint64_t>{id});
     Lease& lease = bench.table->at(id);
-    CHECK_EQ(bench.table->needed(lease), 50'000U);
+    CHECK_EQ(bench.table->requested_bytes(lease), 50'000U);
     if (grant) {
       bench.table->grant(lease, bench.arena.take(50'000));
     } else {

@@ -37,7 +37,7 @@ struct Bench {
   std::uint64_t publish(std::uint32_t stream, std::uint32_t owner = 0) {
     Lease lease = order.plan(stream);
     lease.owner = owner;
-    lease.slot = policy->slot_for_next();
+    lease.slot = policy->take_slot_for_next();
     if (lease.slot == nullptr) return 0;
     const std::uint64_t id = leases->publish(lease, {0});
     order.add_unit(stream, id, lease.count);
@@ -47,11 +47,11 @@ struct Bench {
   // Writes the word of a unit like a worker.
   void set(std::uint64_t id, UnitState state, std::uint32_t worker) {
     const Lease& lease = leases->at(id);
-    region.unit(lease.cell)
+    region.unit(lease.unit_index)
         .word.store(leases->word(lease).with(state, worker + 1).bits);
   }
   void need(std::uint64_t id, std::uint32_t worker, std::uint64_t bytes) {
-    region.unit(leases->at(id).cell).needed = bytes;
+    region.unit(leases->at(id).unit_index).requested_bytes = bytes;
     set(id, UnitState::kNeed, worker);
   }
   UnitState state(std::uint64_t id) { return leases->state(leases->at(id)); }
@@ -66,13 +66,13 @@ struct Bench {
 
 void test_slot_size_follows_used_bytes() {
   Bench bench(1);
-  ArenaSlot* const first = bench.policy->slot_for_next();
+  ArenaSlot* const first = bench.policy->take_slot_for_next();
   CHECK_EQ(first->capacity, kMiB);
   bench.policy->record_used(2 * kMiB);
-  CHECK_EQ(bench.policy->shortage().need, 2 * kMiB);
-  ArenaSlot* const second = bench.policy->slot_for_next();
+  CHECK_EQ(bench.policy->shortage().needed_bytes, 2 * kMiB);
+  ArenaSlot* const second = bench.policy->take_slot_for_next();
   CHECK_EQ(second->capacity, 2 * kMiB + kMiB / 4);
-  CHECK(bench.policy->slot_for_next() == nullptr);
+  CHECK(bench.policy->take_slot_for_next() == nullptr);
 }
 
 void test_need_is_granted_if_there_is_room() {
@@ -99,7 +99,7 @@ void test_youngest_unclaimed_unit_is_evicted() {
   CHECK(!bench.policy->evict(first));
   CHECK(bench.policy->evict(0));
   CHECK(bench.leases->all().contains(second));
-  CHECK_EQ(bench.order.pending(), std::size_t{2});
+  CHECK_EQ(bench.order.pending_count(), std::size_t{2});
   CHECK(!bench.policy->evict(0));
 }
 
@@ -129,7 +129,7 @@ void test_next_unit_gets_memory_of_others() {
   bench.set(other, UnitState::kLeased, 1);
   bench.need(due, 0, 2 * kMiB);
   CHECK(!bench.policy->grant_all());
-  CHECK(bench.policy->some_wait());
+  CHECK(bench.policy->has_waiting_holder());
   CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
   CHECK(bench.state(due) == UnitState::kGranted);
   CHECK(bench.leases->all().contains(other));
@@ -153,8 +153,8 @@ void test_unit_larger_than_limit_is_shortage() {
   bench.need(due, 0, 5 * kMiB);
   CHECK(!bench.policy->grant_all());
   const auto missing = bench.policy->find_memory_for(bench.leases->at(due));
-  CHECK_EQ(missing->need, 5 * kMiB);
-  CHECK_EQ(missing->limit, 4 * kMiB);
+  CHECK_EQ(missing->needed_bytes, 5 * kMiB);
+  CHECK_EQ(missing->limit_bytes, 4 * kMiB);
   CHECK(bench.leases->all().contains(due));
 }
 
@@ -165,7 +165,7 @@ void test_free_unit_with_free_worker_evicts_nothing() {
   bench.need(waiting, 0, 5 * kMiB);
   CHECK(!bench.policy->grant_all());
   CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
-  CHECK(bench.policy->some_wait());
+  CHECK(bench.policy->has_waiting_holder());
 }
 
 void test_owned_unit_evicts_only_owners_unit() {
@@ -185,7 +185,7 @@ void test_retry_refused_starts_at_given_unit() {
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < 3; ++i) ids.push_back(bench.publish(0, 1));
   for (const std::size_t i : {0U, 2U}) {
-    bench.region.unit(bench.leases->at(ids[i]).cell).status =
+    bench.region.unit(bench.leases->at(ids[i]).unit_index).status =
         UnitStatus::kNoMemory;
     bench.set(ids[i], UnitState::kCommitted, 0);
   }
@@ -195,8 +195,10 @@ void test_retry_refused_starts_at_given_unit() {
   CHECK(bench.state(ids[0]) == UnitState::kFree);
   CHECK(bench.state(ids[1]) == UnitState::kLeased);
   CHECK(bench.state(ids[2]) == UnitState::kFree);
-  CHECK_EQ(*bench.region.position_before(bench.leases->at(ids[0]).cell), 7);
-  CHECK_EQ(*bench.region.position_before(bench.leases->at(ids[2]).cell), 0);
+  CHECK_EQ(*bench.region.position_before(bench.leases->at(ids[0]).unit_index),
+           7);
+  CHECK_EQ(*bench.region.position_before(bench.leases->at(ids[2]).unit_index),
+           0);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ void test_units_are_published_round_robin() {
   std::uint64_t id = 1;
   const int expected[] = {1, 2, 0, 1, 0, -1};
   for (const int s : expected) CHECK_EQ(publish_one(order, id++), s);
-  CHECK_EQ(order.pending(), std::size_t{5});
+  CHECK_EQ(order.pending_count(), std::size_t{5});
 }
 
 void test_open_unit_counts_until_delivered() {
@@ -65,11 +65,11 @@ void test_opened_unit_moves_opened_position() {
   publish_one(order, 1);
   order.open_part(0, {3, 1});
   CHECK(order.stream(0).opened_position == (Position{3, 1}));
-  CHECK_EQ(order.pending(), std::size_t{1});
+  CHECK_EQ(order.pending_count(), std::size_t{1});
   order.open_unit(0, {4, 2});
   CHECK(order.stream(0).opened_position == (Position{4, 2}));
   CHECK(order.stream(0).delivered_position == (Position{0, 0}));
-  CHECK_EQ(order.pending(), std::size_t{0});
+  CHECK_EQ(order.pending_count(), std::size_t{0});
   order.seal(0);
   CHECK(!order.has_more(0));
 }
@@ -85,7 +85,7 @@ void test_withdrawn_unit_is_planned_again() {
   order.add_unit(0, 3, 4);
   order.restart(0, 2);
   CHECK_EQ(order.plan(0).first, 2);
-  CHECK_EQ(order.pending(), std::size_t{0});
+  CHECK_EQ(order.pending_count(), std::size_t{0});
 }
 
 void test_seal_after_drops_later_units() {
@@ -94,7 +94,7 @@ void test_seal_after_drops_later_units() {
   for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
   const std::vector<std::uint64_t> behind = {3, 5};
   CHECK(order.seal_after(0, 0) == behind);
-  CHECK_EQ(order.pending(), std::size_t{4});
+  CHECK_EQ(order.pending_count(), std::size_t{4});
   CHECK(!order.has_more(0));
   CHECK(order.seal_after(1, 2).empty());
   order.open_unit(0, {1});

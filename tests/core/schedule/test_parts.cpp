@@ -162,7 +162,7 @@ void test_part_is_delivered_before_rest() {
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, 0);
   alone.offer_part(3, 9);
-  alone.scheduler->on_slot_requested();
+  alone.scheduler->on_worker_notified();
   CHECK(alone.end.resume(*alone.work));
   alone.offer_part(9, 10);
   alone.expect(3, 10);
@@ -199,7 +199,7 @@ void test_withdrawn_unit_is_lost_after_part() {
 void test_undelivered_parts_are_dropped_by_reset() {
   Alone alone;
   alone.offer_part(0, 4);
-  alone.scheduler->on_slot_requested();
+  alone.scheduler->on_worker_notified();
   CHECK(alone.end.resume(*alone.work));
   CHECK(alone.scheduler->reset({{{2}}, 0, {false}}).ok());
   const auto bytes = pack(0, {4}, {{5}}, kRepeat, false);

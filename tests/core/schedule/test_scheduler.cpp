@@ -271,7 +271,7 @@ void test_outputs_with_views_do_not_change() {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const NextResult next = scheduler->next(60);
     CHECK(next.kind == NextKind::kOutput);
-    if (i % 3 == 0) kept.emplace_back(next.output, scheduler->hold());
+    if (i % 3 == 0) kept.emplace_back(next.output, scheduler->add_view());
     scheduler->advance();
   }
   for (std::size_t k = 0; k < kept.size(); ++k) {
@@ -294,8 +294,8 @@ void test_full_memory_is_reported_and_recovers() {
     const NextResult next = scheduler->next(60);
     if (next.kind == NextKind::kFull) {
       CHECK(++fulls < 400);
-      CHECK(next.shortage.kept > 0 && next.shortage.kept_bytes > 0);
-      CHECK_EQ(next.shortage.limit, std::uint64_t{8} << 20);
+      CHECK(next.shortage.viewed_slots > 0 && next.shortage.viewed_bytes > 0);
+      CHECK_EQ(next.shortage.limit_bytes, std::uint64_t{8} << 20);
       CHECK(kept.size() >= 5);
       for (ArenaSlot* slot : kept) release_view(slot);
       kept.clear();
@@ -304,7 +304,7 @@ void test_full_memory_is_reported_and_recovers() {
     CHECK(next.kind == NextKind::kOutput);
     CHECK_EQ(read_output(next.output, 100'000).value,
              value_of(0, delivered++, 0));
-    kept.push_back(scheduler->hold());
+    kept.push_back(scheduler->add_view());
     scheduler->advance();
   }
   for (ArenaSlot* slot : kept) release_view(slot);
@@ -325,11 +325,11 @@ class Claimer {
   // Returns after the request.
   void need(std::uint64_t bytes, std::function<void()> then = [] {}) {
     thread_ = std::thread([this, bytes, then] {
-      has_slot = end_.need(work_, bytes);
+      has_slot = end_.request_larger_slot(work_, bytes);
       if (has_slot) then();
     });
     while (state() != UnitState::kNeed) std::this_thread::yield();
-    scheduler_.on_slot_requested();
+    scheduler_.on_worker_notified();
   }
 
   void commit(UnitStatus status) {
@@ -373,7 +373,7 @@ void test_next_unit_waits_for_memory_of_claimed_unit() {
   CHECK(late.kind == NextKind::kTimeout);
   CHECK_EQ(late.report.worker, -1);  // No worker is at fault.
   CHECK_EQ(late.report.stream, 0);
-  CHECK_EQ(late.shortage.limit, 3 * kMib);
+  CHECK_EQ(late.shortage.limit_bytes, 3 * kMib);
   CHECK(!first.has_slot);
   second.commit(UnitStatus::kOk);
   CHECK(scheduler->next(60).kind == NextKind::kEnd);
@@ -444,7 +444,7 @@ void test_unit_without_memory_is_retried() {
     end.commit(*work, UnitStatus::kNoMemory, 0, 0, Position(length, 99));
     const NextResult next = scheduler->next();
     CHECK(next.kind == NextKind::kFull);
-    CHECK(next.shortage.need > 0);
+    CHECK(next.shortage.needed_bytes > 0);
     const auto again = end.claim();
     CHECK_EQ(again->id, work->id);
     CHECK_EQ(again->attempt, 0U);
@@ -653,7 +653,7 @@ void test_fork_returns_forked_and_parent_continues() {
   scheduler->start(&workers);
   const NextResult first = scheduler->next(60);
   CHECK(first.kind == NextKind::kOutput);
-  ArenaSlot* const slot = scheduler->hold();
+  ArenaSlot* const slot = scheduler->add_view();
   const pid_t pid = fork();
   if (pid == 0) {
     const bool told = scheduler->next().kind == NextKind::kForked;
@@ -666,6 +666,26 @@ void test_fork_returns_forked_and_parent_continues() {
   release_view(slot);
   CHECK(drain(*scheduler, 8) == expected_ranges(1, 40));
   CHECK_EQ(read_output(first.output, 8).value, value_of(0, 0, 0));
+}
+
+void test_fork_neither_holds_nor_advances() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 40, 1));
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
+  CHECK(scheduler->next(60).kind == NextKind::kOutput);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool holds = scheduler->add_view() != nullptr;
+    scheduler->advance();
+    const bool advanced = scheduler->position().positions[0] != Position{0};
+    _exit(holds || advanced ? 1 : 0);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(pid, &status, 0), pid);
+  CHECK_EQ(status, 0);
+  // The child has not counted a delivery in the shared memory.
+  CHECK_EQ(scheduler->region().control().delivered.load(), 0U);
+  CHECK(drain(*scheduler, 8) == expected_ranges(1, 40));
 }
 
 void test_corrupt_unit_is_error() {
@@ -785,6 +805,7 @@ int main() {
   test_timed_out_unit_is_not_reported_as_slow();
   test_worker_not_admitted_claims_nothing();
   test_fork_returns_forked_and_parent_continues();
+  test_fork_neither_holds_nor_advances();
   test_corrupt_unit_is_error();
   test_invalid_position_length_is_error();
   test_ten_thousand_units_are_delivered();

@@ -149,7 +149,7 @@ class Worker {
       if (size > work->capacity || plant == Plant::kNeed ||
           plant == Plant::kGranted) {
         const std::uint64_t ask = std::max<std::uint64_t>(size, 100'000);
-        if (!end_.need(*work, ask)) continue;
+        if (!end_.request_larger_slot(*work, ask)) continue;
         if (plant == Plant::kNeed || plant == Plant::kGranted) return;
       }
       if (size > 0) {
@@ -181,7 +181,8 @@ class Worker {
     part.position_before = {part.first};
     const Filled filled = arithmetic(part);
     const std::size_t size = filled.bytes.size();
-    if (size > work.capacity && !end_.need(work, size)) return false;
+    if (size > work.capacity && !end_.request_larger_slot(work, size))
+      return false;
     std::memcpy(work.slot, filled.bytes.data(), filled.bytes.size());
     CHECK(end_.offer_part(work, filled.outputs, filled.bytes.size(),
                           filled.position));
@@ -285,9 +286,9 @@ class WorkerThreads final : public WorkerStarter {
       : scheduler_(scheduler),
         job_(std::move(job)),
         own_mapping_(own_mapping),
-        slot_request_fd_(eventfd(0, EFD_CLOEXEC)),
+        notify_fd_(eventfd(0, EFD_CLOEXEC)),
         supervisor_([this] { supervise(); }),
-        slot_requests_([this] { listen(); }) {}
+        listener_([this] { listen(); }) {}
 
   ~WorkerThreads() override { dismiss(); }
 
@@ -297,8 +298,8 @@ class WorkerThreads final : public WorkerStarter {
     if (supervisor_.joinable()) supervisor_.join();
     quit_ = true;
     const std::uint64_t one = 1;
-    CHECK(write(slot_request_fd_, &one, 8) == 8);
-    if (slot_requests_.joinable()) slot_requests_.join();
+    CHECK(write(notify_fd_, &one, 8) == 8);
+    if (listener_.joinable()) listener_.join();
     for (auto& thread : threads_) {
       if (thread.joinable()) thread.join();
     }
@@ -349,13 +350,13 @@ class WorkerThreads final : public WorkerStarter {
     const auto index = static_cast<std::uint32_t>(event.worker);
     std::unique_ptr<WorkerEnd> end;
     if (own_mapping_) {
-      auto opened = WorkerEnd::open(scheduler_.arena_fd(), slot_request_fd_,
-                                    index, event.generation);
+      auto opened = WorkerEnd::open(scheduler_.arena_fd(), notify_fd_, index,
+                                    event.generation);
       CHECK(opened.ok());
       end = std::move(opened).value();
     } else {
-      end = std::make_unique<WorkerEnd>(scheduler_.region(), slot_request_fd_,
-                                        index, event.generation);
+      end = std::make_unique<WorkerEnd>(scheduler_.region(), notify_fd_, index,
+                                        event.generation);
     }
     Worker(*end, job_, event.worker).serve();
     say({Event::kExit, event.worker, event.generation});
@@ -363,14 +364,14 @@ class WorkerThreads final : public WorkerStarter {
 
   void listen() {
     std::uint64_t count = 0;
-    while (read(slot_request_fd_, &count, 8) == 8 && !quit_)
-      scheduler_.on_slot_requested();
+    while (read(notify_fd_, &count, 8) == 8 && !quit_)
+      scheduler_.on_worker_notified();
   }
 
   Scheduler& scheduler_;
   const Job job_;
   const bool own_mapping_;
-  const int slot_request_fd_;
+  const int notify_fd_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> events_;
@@ -378,7 +379,7 @@ class WorkerThreads final : public WorkerStarter {
   std::deque<std::thread> threads_;
   std::atomic<bool> quit_{false};
   std::thread supervisor_;
-  std::thread slot_requests_;
+  std::thread listener_;
 };
 
 struct Seen {

@@ -34,7 +34,7 @@ def load(blob):
     return program, os.getpid()
 
 
-def serve(program, arena, slot_request, begun, worker, generation):
+def serve(program, arena, notify_fd, begun, worker, generation):
     what, loader = program
     if what == "waits":
         time.sleep(1000)
@@ -63,6 +63,6 @@ def serve(program, arena, slot_request, begun, worker, generation):
         drawn=[random.random(), float(np.random.rand())],  # noqa: NPY002
         fds=[fd for fd in os.listdir("/proc/self/fd") if fd not in "012"],
     )
-    os.eventfd_write(slot_request, 1)
+    os.eventfd_write(notify_fd, 1)
     while True:
         time.sleep(1000)

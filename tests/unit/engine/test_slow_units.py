@@ -37,7 +37,7 @@ def test_slow_units_are_reported_if_stalls_are(monkeypatch, stall_timeout, slow_
 class NextResult:
     """A result of a scheduler's `next`."""
 
-    need = 0
+    needed_bytes = 0
 
     def __init__(self, kind, **values):
         self.kind = kind
@@ -75,7 +75,8 @@ def scripted_run(scheduler, stall_action):
 
 
 def test_output_waiting_for_memory_kills_no_worker(caplog):
-    waits = {"worker": -1, "stream": 2, "need": 30, "used": 80, "limit": 100}
+    waits = {"worker": -1, "stream": 2, "needed_bytes": 30}
+    waits |= {"used_bytes": 80, "limit_bytes": 100}
     run = scripted_run(
         Scripted([NextResult("timeout", **waits), NextResult("end")]), "restart"
     )

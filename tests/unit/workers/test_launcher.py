@@ -54,7 +54,7 @@ def test_workers_start_once_with_state_of_parent(make_pool, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     pool = make_pool("run")
     start_workers(pool, 4)
-    pool.await_events("slot_requested", 1)
+    pool.await_events("worker_notified", 1)
     found = pool.findings(4)
     assert sorted(line["worker"] for line in found) == [0, 1, 2, 3]
     assert len({line["zygote"] for line in found}) == 1
@@ -69,7 +69,7 @@ def test_workers_hold_only_their_own_descriptors(make_pool):
     pool = make_pool("run")
     start_workers(pool, 3)
     for line in pool.findings(3):
-        # Blob, arena, slot requests, this process, and the listed directory.
+        # Blob, arena, eventfd, this process, and the listed directory.
         assert len(line["fds"]) == 5
 
 

@@ -148,7 +148,7 @@ class StartedProcesses:
             elif os.eventfd_read(self._wakeup.fd) >= _CLOSE_REQUEST:
                 return True
             else:
-                self._scheduler.on_slot_requested()
+                self._scheduler.on_worker_notified()
         return False
 
     def _replace(self, pidfd: int) -> None:

@@ -14,7 +14,7 @@ for most in (4, 8, 10, 12, 14, 16, 20, 30):
             with in_time():
                 os._exit(0 if digest(loader([Add()])) == reference else 1)
         except (OSError, g.errors.WorkerDied) as error:
-            known = "Too many open files", "no descriptors left"
+            known = "Too many open files", "no file descriptors left"
             os._exit(2 if any(k in str(error) for k in known) else 3)
         finally:
             os._exit(4)
