@@ -218,9 +218,7 @@ def test_files_given_by_part_are_opened_when_read(paths, tmp_path):
 
 def test_part_past_end_of_file_is_named(paths):
     source = sources.ArrayRecordDataSource(f"{paths[0]}[2:9]")
-    with pytest.raises(
-        IndexError, match=r"expected records 2 to 9, found 5 records$"
-    ):
+    with pytest.raises(IndexError, match=r"expected records 2 to 9, found 5 records$"):
         source[0]
 
 
