@@ -106,13 +106,13 @@ class _Lanes:
         self.pool.open()
         self._arena_fd = fcntl.fcntl(self._scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
         # Lanes write to it to request larger slots, and `close` to end
-        # `_serve_slot_requests`.
-        self._slot_request_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        # `_serve_notifications`.
+        self._notify_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._started = True
         self._scheduler.start_alone()
         lanes = range(len(self._scheduler.processes()))
         targets = [functools.partial(self._run, lane) for lane in lanes]
-        targets.append(functools.partial(self._serve_slot_requests))
+        targets.append(functools.partial(self._serve_notifications))
         self._threads_left = len(targets)
         # Guards `_threads_left`.
         self._threads_lock = threading.Lock()
@@ -153,7 +153,7 @@ class _Lanes:
         self._scheduler.close()
         if self._started:
             self.pool.close()  # Lanes that wait for an actor get an exception.
-            os.eventfd_write(self._slot_request_fd, _CLOSE_VALUE)
+            os.eventfd_write(self._notify_fd, _CLOSE_VALUE)
             self._payloads.clear()
 
     def _lane_id(self, lane: int) -> Lane:
@@ -182,7 +182,7 @@ class _Lanes:
         Returns:
             True after the last unit; False if an actor was lost or none is left.
         """
-        end = _core.WorkerEnd(self._arena_fd, self._slot_request_fd, lane, generation)
+        end = _core.WorkerEnd(self._arena_fd, self._notify_fd, lane, generation)
         self._scheduler.on_started(lane, generation, self._owner_pid)
         positions: dict[int, Position] = {}
         while unit := end.claim():
@@ -266,10 +266,10 @@ class _Lanes:
         count = len(outputs) + (failure is not None)
         end.commit(answer.status, count, used, answer.position)
 
-    def _serve_slot_requests(self) -> None:
+    def _serve_notifications(self) -> None:
         """Notify the scheduler when a lane needs a larger slot, until `close`."""
         try:
-            while os.eventfd_read(self._slot_request_fd) < _CLOSE_VALUE:
+            while os.eventfd_read(self._notify_fd) < _CLOSE_VALUE:
                 self._scheduler.on_worker_notified()
         finally:
             self._end_thread()
@@ -281,7 +281,7 @@ class _Lanes:
             last = not self._threads_left
         if last:
             os.close(self._arena_fd)
-            os.close(self._slot_request_fd)
+            os.close(self._notify_fd)
 
 
 # The value that `close` adds to the eventfd: more than the sum of all requests that
