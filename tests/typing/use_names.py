@@ -61,6 +61,7 @@ grain.images.Resize([256], max_size=300)
 images.Normalize([0.5], [0.5], dtype="float16")
 transforms.ParseExample({"x": transforms.FixedLen((), "int64")})
 grain.transforms.DecodeNpy()
+grain.transforms.Tokenize(len, "text", suffix=[1])
 print(
     grain.drop_in,
     grain.monitoring,
