@@ -149,12 +149,16 @@ class Tokenize(Keyed, BlockMap):
                 f"library must be None unless tokenizer is a path, got {library!r} for"
                 f" {kind(tokenizer)}."
             )
-        self._encode, vocab_size = _encoder_of(tokenizer)
-        if vocab_size - 1 > np.iinfo(self._dtype).max:
-            raise ValueError(
-                f"dtype must contain the token ids 0 to {vocab_size - 1} of the"
-                f" tokenizer, got {self._dtype}. Use a wider dtype."
-            )
+        self._encode, largest_id = _encoder_of(tokenizer)
+        # A library returns only ids of its vocabulary.
+        self._is_checked = largest_id is not None
+        if largest_id is not None and self._dtype.itemsize < 4:
+            largest = largest_id()
+            if largest > np.iinfo(self._dtype).max:
+                raise ValueError(
+                    f"dtype must contain the token ids 0 to {largest} of the tokenizer,"
+                    f" got {self._dtype}. Use a wider dtype."
+                )
 
     def _text(self, element: Any) -> str:
         text = self._value(element)
@@ -177,22 +181,23 @@ class Tokenize(Keyed, BlockMap):
         return {**rest, output_key: ids}
 
     def _to_array(self, ids: Any) -> Ids:
+        if not self._is_checked:
+            ids = self._checked(ids)
+        parts = (self._prefix, ids, self._suffix)
+        result: Ids = np.concatenate(parts, dtype=self._dtype, casting="unsafe")
+        return result
+
+    def _checked(self, ids: Any) -> Ids:
+        """Return what a function returned as an array, if it is a list of ints."""
         found = np.asarray(ids)
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise TypeError(
                 f"{self!r} needs a list of ints from the tokenizer, got {kind(ids)} of"
                 f" {found.dtype}{list(found.shape)}."
             )
-        result = np.empty(
-            len(self._prefix) + found.size + len(self._suffix), self._dtype
-        )
-        end = len(self._prefix) + found.size
-        result[: len(self._prefix)] = self._prefix
-        result[len(self._prefix) : end] = found
-        result[end:] = self._suffix
-        if found.size and not np.can_cast(found.dtype, self._dtype):
+        if found.size:
             self._check_range(int(found.min()), int(found.max()))
-        return result
+        return found
 
     def _check_range(self, low: int, high: int) -> None:
         limits = np.iinfo(self._dtype)
@@ -231,32 +236,38 @@ def _read_file(path: str, library: str) -> Any:
     raise ValueError(f"library must be 'tokenizers' or 'gigatoken', got {library!r}.")
 
 
-def _encoder_of(tokenizer: Any) -> tuple[Encode, int]:
-    """Return the fastest function of a tokenizer, and the size of its vocabulary.
+def _encoder_of(tokenizer: Any) -> tuple[Encode, Callable[[], int] | None]:
+    """Return the fastest function of a tokenizer, and one that returns its largest id.
 
-    The size is 0 if it is unknown.
+    The second one is None for a function of the user, whose ids are unknown.
     """
     library = _library_of(tokenizer)
     if library == "transformers":
         if not tokenizer.is_fast:
-            return _transformers_encoder(tokenizer), len(tokenizer)
+            return _transformers_encoder(tokenizer), lambda: _largest(tokenizer)
         tokenizer = tokenizer.backend_tokenizer
         library = "tokenizers"
     if library == "tokenizers" and hasattr(tokenizer, "encode_batch_fast"):
-        return _tokenizers_encoder(tokenizer), tokenizer.get_vocab_size()
+        return _tokenizers_encoder(tokenizer), lambda: _largest(tokenizer)
     if library == "tiktoken":
-        return _tiktoken_encoder(tokenizer), tokenizer.n_vocab
+        return _tiktoken_encoder(tokenizer), lambda: int(tokenizer.max_token_value)
     if library == "sentencepiece":
-        return tokenizer.encode_as_ids, tokenizer.vocab_size()
+        return tokenizer.encode_as_ids, lambda: int(tokenizer.vocab_size()) - 1
     if library == "gigatoken" and hasattr(tokenizer, "encode_batch_list"):
         # Faster than encode_batch, which distributes the texts to threads.
-        return lambda texts: map(tokenizer.encode, texts), tokenizer.vocab_size
+        encode = tokenizer.encode
+        return lambda texts: map(encode, texts), lambda: int(tokenizer.vocab_size) - 1
     check_callable(
         "tokenizer",
         tokenizer,
         " Pass a tokenizer, the path of a tokenizer.json, or a function.",
     )
-    return lambda texts: map(tokenizer, texts), 0
+    return lambda texts: map(tokenizer, texts), None
+
+
+def _largest(tokenizer: Any) -> int:
+    # Ids may have gaps, so that the number of tokens can be smaller.
+    return max(tokenizer.get_vocab().values(), default=0)
 
 
 def _tokenizers_encoder(tokenizer: Any) -> Encode:

@@ -240,6 +240,15 @@ def test_dtype_must_contain_the_vocabulary(bpe, pieces, ranks):
         Tokenize(gigatoken.Tokenizer(bpe), dtype=np.int8)
 
 
+def test_dtype_must_contain_ids_after_a_gap():
+    vocabulary = {"a": 0, "b": 300}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "a"))
+    with pytest.raises(ValueError, match="0 to 300 "):
+        Tokenize(tokenizer, dtype=np.uint8)
+    (ids,) = Tokenize(tokenizer, dtype=np.uint16).block_map(["b"])
+    assert (ids.tolist(), ids.dtype) == ([300], np.uint16)
+
+
 def test_path_must_be_a_readable_file(path, tmp_path):
     with pytest.raises(FileNotFoundError):
         Tokenize(tmp_path / "none.json")
