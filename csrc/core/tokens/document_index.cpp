@@ -60,8 +60,8 @@ class Documents {
   const Token eos_;
   const DocumentRule& rule_;
   PackedChunks documents_;
-  std::uint64_t begin_;     // Where the current document begins.
-  bool after_eos_ = false;  // True if bos would end it here.
+  std::uint64_t begin_;     // The begin of the current document.
+  bool after_eos_ = false;  // True if the last token was eos.
 };
 
 template <class Token>

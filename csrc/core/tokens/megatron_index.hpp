@@ -52,7 +52,7 @@ class MegatronIndex final : public SpanIndex {
   // Returns the code of the dtype, from 1 to 8.
   [[nodiscard]] int dtype_code() const { return dtype_code_; }
 
-  // Returns the mode of each sequence; empty if the file has none.
+  // Returns the mode of each sequence; empty if the data set is not multimodal.
   [[nodiscard]] std::span<const std::byte> modes() const { return modes_; }
 
  private:
