@@ -22,6 +22,10 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::tf_record_stream(m);
   gristmill::bind::tar_file(m);
   gristmill::bind::bag_file(m);
+  gristmill::bind::span_file(m);  // Before the functions that return one.
+  gristmill::bind::line_index(m);
+  gristmill::bind::document_index(m);
+  gristmill::bind::megatron_index(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

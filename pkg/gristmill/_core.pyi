@@ -372,6 +372,48 @@ class TfRecordStream:
 
 def tf_record_compression(begin: bytes) -> str: ...
 
+# csrc/bindings/files/bind_span_file.cpp
+
+class SpanFile(RecordReader):
+    @property
+    def index_path(self) -> str: ...
+
+# csrc/bindings/lines/bind_line_index.cpp
+
+def open_line_file(
+    file: str | RangeReader, access: str, kept: Sequence[str], progress: ScanProgress
+) -> SpanFile: ...
+
+# csrc/bindings/tokens/bind_document_index.cpp
+
+def open_token_file(
+    file: str | RangeReader,
+    access: str,
+    begin: int,
+    width: int,
+    eos: int,
+    bos: int | None,
+    kept: Sequence[str],
+    progress: ScanProgress,
+) -> SpanFile: ...
+
+# csrc/bindings/tokens/bind_megatron_index.cpp
+
+@final
+class MegatronIndex:
+    def __init__(
+        self, file: str | RangeReader, access: str, documents: bool
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def dtype_code(self) -> int: ...
+    @property
+    def modes(self) -> bytes: ...
+
+def open_megatron_file(
+    file: str | RangeReader, access: str, index: MegatronIndex, noun: str
+) -> SpanFile: ...
+
 # csrc/bindings/schedule/bind_scheduler.cpp
 
 @final

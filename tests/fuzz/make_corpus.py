@@ -131,6 +131,26 @@ def bags():
     return seeds
 
 
+def megatron_data_sets():
+    lengths = np.array([3, 1, 0, 40], "<i4")
+    places = np.array([0, 6, 8, 8], "<i8")
+    documents = np.array([0, 2, 2, 4], "<i8")
+    modes = np.array([0, 1, 0, 1], np.int8)
+    tokens = np.arange(44, dtype="<u2").tobytes()
+    seeds = {}
+    for name, counts in (("plain", b""), ("modes", modes.tobytes()), ("none", None)):
+        head = b"MMIDIDX\0\0" + struct.pack("<QB", 1, 8)
+        if counts is None:
+            index = head + struct.pack("<QQQ", 0, 1, 0)
+        else:
+            index = head + struct.pack("<QQ", 4, 4) + lengths.tobytes()
+            index += places.tobytes() + documents.tobytes() + counts
+        for flags in range(4):
+            begin = struct.pack("<BH", flags, len(index))
+            seeds[f"{name}_{flags}"] = begin + index + tokens
+    return seeds
+
+
 def write(target, seeds):
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
@@ -214,6 +234,7 @@ def main():
     write("tf_record", tf_records())
     write("tar", tars())
     write("bag", bags())
+    write("megatron", megatron_data_sets())
 
 
 if __name__ == "__main__":

@@ -166,6 +166,7 @@ def test_completion_includes_unused_names():
         "grain.sources.TFRecordStream",
         "grain.sources.TableSource",
         "grain.sources.TarDataSource",
+        "grain.sources.TokenArrayDataSource",
     ]
     assert completed("grain.checkpoint.") == [
         "grain.checkpoint.CheckpointHandler",

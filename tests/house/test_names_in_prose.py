@@ -20,7 +20,7 @@ SETTINGS = ["Makefile", "CMakeLists.txt", "pyproject.toml", ".ci/run"]
 FOREIGN = """
 AUTOTUNE FileMetaData HFDataSource ImageFolder PackedSequence SaveableDataLoader
 Statistics TOKENIZERS_PARALLELISM RAY_ADDRESS breakpoint cudaMemcpyAsync dmesg
-encode_batch get_default_device job_name label_selector num_gpus oom py_function
+get_default_device job_name label_selector num_gpus oom py_function
 python_function smem streaming_split
 """.split()
 # Names with a part that code adds, commits, and names in other packages.

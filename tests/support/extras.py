@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import tomllib
+import warnings
 
 import pytest
 from packaging.markers import default_environment
@@ -41,6 +42,13 @@ def bagz():
     if "bagz" not in packages("test"):
         pytest.skip("bagz has no wheel for this machine", allow_module_level=True)
     return importlib.import_module("bagz")
+
+
+def megatron(module):
+    """Import a module of megatron.core, which warns about missing GPU packages."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(f"megatron.core.{module}")
 
 
 def tensorflow(module="tensorflow"):

@@ -18,6 +18,9 @@ def read(paths: list[str]) -> None:
     assert_type(sources.FolderDataSource(paths[0])[0]["label"], int)
     assert_type(sources.TarDataSource(paths)[0], dict[str, Any])
     assert_type(sources.BagDataSource(paths)[0], bytes)
+    assert_type(sources.JsonLinesDataSource(paths)[0], bytes)
+    assert sources.MegatronDataSource(paths)[0].ndim == 1
+    assert sources.TokenArrayDataSource(paths, "u2", eos_id=0)[0].ndim == 1
     assert_type(
         grain.MapDataset.source(ArrayRecordDataSource(paths)), grain.MapDataset[bytes]
     )
@@ -61,6 +64,7 @@ grain.images.Resize([256], max_size=300)
 images.Normalize([0.5], [0.5], dtype="float16")
 transforms.ParseExample({"x": transforms.FixedLen((), "int64")})
 grain.transforms.DecodeNpy()
+grain.transforms.Tokenize(len, "text", suffix=[1])
 print(
     grain.drop_in,
     grain.monitoring,

@@ -100,7 +100,8 @@ std::pair<std::size_t, FileReader::Extent> FileReader::next_run(
   std::size_t count = 1;
   for (; count < requests.size(); ++count) {
     const Extent next = extent(requests[count].record);
-    if (next.begin > run.end + hints.gap_bytes ||
+    // A damaged index may list a record before the previous one.
+    if (next.begin < run.begin || next.begin > run.end + hints.gap_bytes ||
         next.end > run.begin + hints.run_bytes) {
       break;
     }

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from gristmill.sources._bag import BagDataSource as BagDataSource
     from gristmill.sources._folder import FolderDataSource as FolderDataSource
+    from gristmill.sources._json_lines import JsonLinesDataSource as JsonLinesDataSource
+    from gristmill.sources._megatron import MegatronDataSource as MegatronDataSource
     from gristmill.sources._parquet import ParquetDataSource as ParquetDataSource
     from gristmill.sources._remote_options import RemoteOptions as RemoteOptions
     from gristmill.sources._shared_list import (
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from gristmill.sources._tf_record_stream import TFRecordStream as TFRecordStream
     from gristmill.sources._tf_record_stream import read_tf_records as read_tf_records
     from gristmill.sources._tfds import TFDSDataSource as TFDSDataSource
+    from gristmill.sources._token_array import (
+        TokenArrayDataSource as TokenArrayDataSource,
+    )
 
 
 @runtime_checkable
@@ -172,6 +177,8 @@ _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
     "sources._bag": "BagDataSource",
     "sources._folder": "FolderDataSource",
+    "sources._json_lines": "JsonLinesDataSource",
+    "sources._megatron": "MegatronDataSource",
     "sources._parquet": "ParquetDataSource",
     "sources._remote_options": "RemoteOptions",
     "sources._shared_list": "SharedMemoryDataSource",
@@ -179,6 +186,7 @@ _HOMES = {
     "sources._tf_record": "TFRecordDataSource",
     "sources._tf_record_stream": "TFRecordPosition TFRecordStream read_tf_records",
     "sources._tfds": "TFDSDataSource",
+    "sources._token_array": "TokenArrayDataSource",
 }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import Protocol
 
+from gristmill._base import log
 from gristmill.sources._urls import is_local, local_path
 
-__all__ = ["cache_dir", "sidecar_paths"]
+__all__ = ["cache_dir", "sidecar_paths", "warn_if_not_saved"]
 
 SUFFIX = ".gristmill-index"
 # A file system in memory, shared by all processes until the machine is shut down.
@@ -38,6 +40,25 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
     )
     caches = [cache_dir(), *_shared_memory()]
     return next_to_file + [os.path.join(cache, kind, cached_name) for cache in caches]
+
+
+class IndexedFile(Protocol):
+    """An open file; `index_path` is empty if its index is not saved."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def index_path(self) -> str: ...
+
+
+def warn_if_not_saved(file: IndexedFile) -> None:
+    """Log a warning if the index of a file could not be saved."""
+    if not file.index_path:
+        log.warning(
+            "The index of %s cannot be saved, so the whole file is read each time it is"
+            " opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a writable folder.",
+            file.path,
+        )
 
 
 def cache_dir() -> str:

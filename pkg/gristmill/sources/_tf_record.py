@@ -15,7 +15,7 @@ from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
-from gristmill.sources._sidecars import sidecar_paths
+from gristmill.sources._sidecars import sidecar_paths, warn_if_not_saved
 from gristmill.sources._urls import is_local, local_path
 
 __all__ = ["TFRecordDataSource"]
@@ -115,13 +115,7 @@ class Opener:
         file = _core.TfRecordFile(
             file_on_disk, self.verify, self.access, index_paths, progress
         )
-        if not file.index_path:
-            log.warning(
-                "The index of %s cannot be saved, so the whole file is read each time"
-                " it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a writable"
-                " folder.",
-                file.path,
-            )
+        warn_if_not_saved(file)
         return file
 
 

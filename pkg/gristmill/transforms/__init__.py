@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gristmill.transforms._example import ParseExample
     from gristmill.transforms._image import DecodeImage
     from gristmill.transforms._npy import DecodeNpy
+    from gristmill.transforms._tokenize import Tokenize
 
 __all__ = [
     "Batch",
@@ -53,6 +54,7 @@ __all__ = [
     "RaggedArray",
     "RandomMap",
     "TfRandomMap",
+    "Tokenize",
     "Transformation",
     "Transformations",
     "VarLen",
@@ -64,6 +66,7 @@ _HOMES = {
     "transforms._example": "ParseExample",
     "transforms._image": "DecodeImage",
     "transforms._npy": "DecodeNpy",
+    "transforms._tokenize": "Tokenize",
 }
 
 

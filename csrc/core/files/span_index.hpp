@@ -1,0 +1,60 @@
+// A SpanIndex lists the range of bytes of each record of a file whose records
+// have no headers.
+//
+// Thread safety: const methods may overlap.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "core/files/packed_chunks.hpp"
+
+namespace gristmill {
+
+class SpanIndex {
+ public:
+  // Offsets in the file.
+  struct Span {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  SpanIndex() = default;
+  SpanIndex(const SpanIndex&) = delete;
+  SpanIndex& operator=(const SpanIndex&) = delete;
+  virtual ~SpanIndex() = default;
+
+  // Returns the number of records.
+  [[nodiscard]] virtual std::uint64_t size() const = 0;
+
+  // Returns the span of record i.  If the index is damaged, the span may lie
+  // outside of the file, or its end before its begin.
+  // REQUIRES: i < size().
+  [[nodiscard]] virtual Span at(std::uint64_t i) const = 0;
+
+  // Returns the path of the file that contains the index; empty if there is
+  // none.
+  [[nodiscard]] virtual const std::string& path() const = 0;
+};
+
+// The result of a scan of the file.  `decoded_size` of a chunk is the size of
+// the record; the bytes up to the next one separate records.
+class ScannedIndex final : public SpanIndex {
+ public:
+  ScannedIndex(PackedChunks records, std::string path)
+      : records_(std::move(records)), path_(std::move(path)) {}
+
+  [[nodiscard]] std::uint64_t size() const override { return records_.size(); }
+  [[nodiscard]] Span at(std::uint64_t i) const override {
+    const PackedChunks::Chunk record = records_.at(i);
+    return {record.begin, record.begin + record.decoded_size};
+  }
+  [[nodiscard]] const std::string& path() const override { return path_; }
+
+ private:
+  const PackedChunks records_;
+  const std::string path_;
+};
+
+}  // namespace gristmill

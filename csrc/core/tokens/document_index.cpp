@@ -1,0 +1,109 @@
+#include "core/tokens/document_index.hpp"
+
+#include <array>
+#include <type_traits>
+#include <utility>
+
+#include "core/base/highway_hash.hpp"
+#include "core/base/varint.hpp"
+#include "core/files/file_scan.hpp"
+#include "core/files/kept_index.hpp"
+#include "core/files/verify.hpp"
+
+namespace gristmill {
+namespace {
+
+// The key of the hash that an index stores in place of a footer's hash.
+constexpr HighwayHash::Key kKey{0x31636f64, 0, 0, 0};  // "doc1"
+
+std::uint64_t hash_of(const DocumentRule& rule) {
+  const std::array<std::uint64_t, 5> fields{rule.begin, rule.width, rule.eos,
+                                            std::uint64_t{rule.bos.has_value()},
+                                            rule.bos.value_or(0)};
+  return HighwayHash::of(kKey, std::as_bytes(std::span(fields)));
+}
+
+// Collects the documents of consecutive windows of tokens of type Token.
+template <class Token>
+class Documents {
+ public:
+  explicit Documents(const DocumentRule& rule)
+      : eos_(static_cast<Token>(rule.eos)), rule_(rule), begin_(rule.begin) {}
+
+  void add_window(std::uint64_t at, std::span<const std::byte> window) {
+    for (std::size_t i = 0; i < window.size(); i += sizeof(Token)) {
+      const auto token = load_le<Token>(window.data() + i);
+      // `at + i` is the offset after the previous token.
+      if (after_eos_ && token == static_cast<Token>(*rule_.bos)) end(at + i);
+      after_eos_ = false;
+      if (token != eos_) continue;
+      if (rule_.bos) {
+        after_eos_ = true;
+      } else {
+        end(at + i + sizeof(Token));
+      }
+    }
+  }
+
+  PackedChunks finish(std::uint64_t size) {
+    if (begin_ < size) end(size);
+    documents_.finish(size);
+    return std::move(documents_);
+  }
+
+ private:
+  void end(std::uint64_t at) {
+    documents_.add(begin_, at - begin_);
+    begin_ = at;
+  }
+
+  const Token eos_;
+  const DocumentRule& rule_;
+  PackedChunks documents_;
+  std::uint64_t begin_;     // The begin of the current document.
+  bool after_eos_ = false;  // True if the last token was eos.
+};
+
+template <class Token>
+Result<PackedChunks> scan(const File& file, const DocumentRule& rule,
+                          ScanProgress& progress) {
+  Documents<Token> documents(rule);
+  TRY(scan_file(file, rule.begin, progress, [&](std::uint64_t at, auto window) {
+    documents.add_window(at, window);
+    return Status();
+  }));
+  return documents.finish(file.size());
+}
+
+Result<PackedChunks> scan(const File& file, const DocumentRule& rule,
+                          ScanProgress& progress) {
+  switch (rule.width) {
+    case 1:
+      return scan<std::uint8_t>(file, rule, progress);
+    case 2:
+      return scan<std::uint16_t>(file, rule, progress);
+    case 4:
+      return scan<std::uint32_t>(file, rule, progress);
+    default:
+      return scan<std::uint64_t>(file, rule, progress);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const SpanIndex>> document_index(
+    const File& file, const DocumentRule& rule,
+    std::span<const std::string> kept, ScanProgress& progress) {
+  if (rule.begin > file.size() ||
+      (file.size() - rule.begin) % rule.width != 0) {
+    return damaged("the file has ", file.size(), " bytes, expected ",
+                   rule.begin, " and a multiple of ", rule.width,
+                   ": it was cut off, or has another dtype");
+  }
+  auto [records, path] = TRY(kept_places(
+      file, hash_of(rule), kept, [&] { return scan(file, rule, progress); }));
+  return std::unique_ptr<const SpanIndex>(
+      std::make_unique<ScannedIndex>(std::move(records), std::move(path)));
+}
+
+}  // namespace gristmill

@@ -1,0 +1,159 @@
+"""Implementation of sources.TokenArrayDataSource: documents of token arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.argument_checks import check_integer
+from gristmill.sources._file_paths import FilePaths
+from gristmill.sources._record_files import expand, find_file
+from gristmill.sources._record_source import RecordSource
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._sidecars import sidecar_paths, warn_if_not_saved
+from gristmill.sources._tf_record import open_all
+
+__all__ = ["TokenArrayDataSource"]
+
+Path = str | os.PathLike[str]
+
+
+class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
+    """Serve the documents in files of token ids by number, in the order of the files.
+
+    Such a file is one array of token ids, without a header, as OLMo-core writes it
+    (usually named ``.npy``).  Documents are found by the token that ends them, in one
+    pass over the file, the first time that it is opened.  The resulting index is saved
+    as ``.NAME.gristmill-index`` next to the file.  If that folder is not writable, it
+    is saved in the folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by
+    default ``~/.cache/gristmill``), or in shared memory.  The index is rebuilt if the
+    file's size or modification time changes.  Indexing a remote file reads all of it.
+
+    Args:
+        paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
+            supports, such as ``gs://bucket/path``.  If there is no such file, the path
+            may be a pattern (``"part-*.npy"``, in the order of names).
+        dtype: The dtype of the token ids, such as ``np.uint16``.
+        eos_id: The token that ends each document.
+        bos_id: If not None, a document ends only where this token follows `eos_id`, or
+            at the end of the file.
+        access: How files are read: "pread", or "mmap", which is faster for files in the
+            page cache, but ends the process if a file is truncated while it is read.
+        index_dir: The folder for the indices, created if it is missing.  None for the
+            places named above.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How remote files are read.  None for the defaults.
+
+    Record ``i`` is a read-only array of shape ``(n,)``, and includes `eos_id`.  Tokens
+    after the last `eos_id` of a file are a document of their own; OLMo-core drops them.
+
+    Raises:
+        TypeError: `eos_id` or `bos_id` is not an int.
+        ValueError: The list of paths is empty, an option is unknown, `dtype` is not an
+            unsigned integer dtype, or cannot contain an id.
+        OSError: A file cannot be opened or does not exist.
+        CorruptRecord: The size of a file is not a multiple of that of a token, the file
+            begins with the header of `numpy.save`, or changes while it is indexed.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "part-0.npy")
+        >>> np.array([5, 6, 0, 7, 0], np.uint16).tofile(path)
+        >>> TokenArrayDataSource(path, np.uint16, eos_id=0)[1]
+        array([7, 0], dtype=uint16)
+    """
+
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
+    _class_name = "TokenArrayDataSource"
+
+    def __init__(
+        self,
+        paths: Path | Sequence[Path],
+        dtype: npt.DTypeLike,
+        eos_id: int,
+        *,
+        bos_id: int | None = None,
+        access: str = "pread",
+        index_dir: Path | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
+    ) -> None:
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        if self._dtype.kind != "u" or not self._dtype.isnative:
+            raise ValueError(
+                "dtype must be one of uint8, uint16, uint32 and uint64, got"
+                f" {self._dtype}."
+            )
+        _check_id("eos_id", eos_id, self._dtype)
+        if bos_id is not None:
+            _check_id("bos_id", bos_id, self._dtype)
+        names = FilePaths(expand(paths, storage_options))
+        folder = None if index_dir is None else os.fspath(index_dir)
+        opener = Opener(
+            names,
+            self._dtype.itemsize,
+            int(eos_id),
+            bos_id,
+            access,
+            folder,
+            storage_options,
+            remote_options,
+        )
+        files = dict(enumerate(open_all(opener, names, "files of tokens, once")))
+        ranges = [(0, len(file)) for file in files.values()]
+        super().__init__(names, ranges, opener, files)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the token ids."""
+        return self._dtype
+
+    def _to_element(self, key: int, record: bytes) -> npt.NDArray[np.integer[Any]]:
+        return np.frombuffer(record, self._dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Opener:
+    """Opens the files of a source by number.  `width` is the size of a token."""
+
+    paths: FilePaths
+    width: int
+    eos_id: int
+    bos_id: int | None
+    access: str
+    index_dir: str | None
+    storage_options: Mapping[str, Any] | None
+    remote_options: RemoteOptions | None
+
+    def __call__(
+        self, part: int, progress: _core.ScanProgress | None = None
+    ) -> _core.SpanFile:
+        path = self.paths[part]
+        found = find_file(path, self.access, self.storage_options, self.remote_options)
+        file = _core.open_token_file(
+            found,
+            self.access,
+            0,
+            self.width,
+            self.eos_id,
+            self.bos_id,
+            sidecar_paths(path, "tokens", self.index_dir),
+            progress or _core.ScanProgress(),
+        )
+        warn_if_not_saved(file)
+        return file
+
+
+def _check_id(name: str, value: Any, dtype: np.dtype[Any]) -> None:
+    check_integer(name, value)
+    if not 0 <= value <= np.iinfo(dtype).max:
+        raise ValueError(
+            f"{name} must be from 0 to {np.iinfo(dtype).max}, the largest {dtype}, got"
+            f" {value}."
+        )
