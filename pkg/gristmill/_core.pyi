@@ -381,7 +381,10 @@ class SpanFile(RecordReader):
 # csrc/bindings/lines/bind_line_index.cpp
 
 def open_line_file(
-    file: str | RangeReader, access: str, kept: Sequence[str], progress: ScanProgress
+    file: str | RangeReader,
+    access: str,
+    index_paths: Sequence[str],
+    progress: ScanProgress,
 ) -> SpanFile: ...
 
 # csrc/bindings/tokens/bind_document_index.cpp
@@ -393,7 +396,7 @@ def open_token_file(
     width: int,
     eos: int,
     bos: int | None,
-    kept: Sequence[str],
+    index_paths: Sequence[str],
     progress: ScanProgress,
 ) -> SpanFile: ...
 

@@ -25,7 +25,7 @@ std::unique_ptr<SpanHandle> open_span_file(const py::object& object,
   File::Ptr file = open_file(object, access);
   IndexPtr index = checked_file(unlocked([&]() -> Result<IndexPtr> {
     auto made = make_index(*file);
-    if (!made.ok()) return name_file(*file, made.status());
+    if (!made.ok()) return add_file_context(*file, made.status());
     return IndexPtr(std::move(made).value());
   }));
   return std::make_unique<SpanHandle>(std::make_shared<const SpanFile>(

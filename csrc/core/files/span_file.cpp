@@ -20,7 +20,7 @@ std::string SpanFile::describe(std::int64_t record) const {
 Status SpanFile::check(std::int64_t record) const {
   const auto span = index_->at(static_cast<std::uint64_t>(record));
   if (span.begin <= span.end && span.end <= file().size()) return {};
-  return explain(
+  return add_record_context(
       damaged("the index lists the bytes ", span.begin, " to ", span.end,
               ", expected a range within the ", file().size(),
               " bytes of the file: it was cut off, or its index ",
@@ -44,7 +44,7 @@ Status SpanFile::read(std::span<const Request> requests, Sink& sink) const {
     const Extent at = extent(request.record);
     const auto bytes = run.from(at.begin).bytes.first(at.end - at.begin);
     auto to = sink.place(request.slot, bytes.size());
-    if (!to.ok()) return explain(to.status(), request.record);
+    if (!to.ok()) return add_record_context(to.status(), request.record);
     std::ranges::copy(bytes, to.value().begin());
     return Status();
   });

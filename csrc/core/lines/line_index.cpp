@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/files/file_scan.hpp"
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -95,10 +95,10 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
 }  // namespace
 
 Result<std::unique_ptr<const SpanIndex>> line_index(
-    const File& file, std::span<const std::string> kept,
+    const File& file, std::span<const std::string> index_paths,
     ScanProgress& progress) {
-  auto [records, path] =
-      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+  auto [records, path] = TRY(load_or_scan_places(
+      file, kKind, index_paths, [&] { return scan(file, progress); }));
   return std::unique_ptr<const SpanIndex>(
       std::make_unique<ScannedIndex>(std::move(records), std::move(path)));
 }

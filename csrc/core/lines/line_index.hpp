@@ -18,11 +18,11 @@ namespace gristmill {
 // "\r\n", or the end of the file).  A line with only spaces, tabs and "\r" is
 // blank.
 //
-// Loads the list from the first path of `kept` that has the index of this file.
-// Otherwise, scans the file, and saves the list to the first path that can be
-// written.  Errors do not name the file.
+// Loads the list from the first path of `index_paths` that has the index of
+// this file. Otherwise, scans the file, and saves the list to the first path
+// that can be written.  Errors do not name the file.
 Result<std::unique_ptr<const SpanIndex>> line_index(
-    const File& file, std::span<const std::string> kept,
+    const File& file, std::span<const std::string> index_paths,
     ScanProgress& progress);
 
 }  // namespace gristmill

@@ -7,7 +7,7 @@
 #include "core/base/highway_hash.hpp"
 #include "core/base/varint.hpp"
 #include "core/files/file_scan.hpp"
-#include "core/files/kept_index.hpp"
+#include "core/files/shared_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -93,15 +93,16 @@ Result<PackedChunks> scan(const File& file, const DocumentRule& rule,
 
 Result<std::unique_ptr<const SpanIndex>> document_index(
     const File& file, const DocumentRule& rule,
-    std::span<const std::string> kept, ScanProgress& progress) {
+    std::span<const std::string> index_paths, ScanProgress& progress) {
   if (rule.begin > file.size() ||
       (file.size() - rule.begin) % rule.width != 0) {
     return damaged("the file has ", file.size(), " bytes, expected ",
                    rule.begin, " and a multiple of ", rule.width,
                    ": it was cut off, or has another dtype");
   }
-  auto [records, path] = TRY(kept_places(
-      file, hash_of(rule), kept, [&] { return scan(file, rule, progress); }));
+  auto [records, path] =
+      TRY(load_or_scan_places(file, hash_of(rule), index_paths,
+                              [&] { return scan(file, rule, progress); }));
   return std::unique_ptr<const SpanIndex>(
       std::make_unique<ScannedIndex>(std::move(records), std::move(path)));
 }

@@ -27,11 +27,11 @@ struct DocumentRule {
 // Returns the documents, including the token that ends each.  Tokens after the
 // last end are a document of their own.
 //
-// Loads the list from the first path of `kept` that has the index of this file
-// and rule.  Otherwise, scans the file, and saves the list to the first path
-// that can be written.  Errors do not name the file.
+// Loads the list from the first path of `index_paths` that has the index of
+// this file and rule.  Otherwise, scans the file, and saves the list to the
+// first path that can be written.  Errors do not name the file.
 Result<std::unique_ptr<const SpanIndex>> document_index(
     const File& file, const DocumentRule& rule,
-    std::span<const std::string> kept, ScanProgress& progress);
+    std::span<const std::string> index_paths, ScanProgress& progress);
 
 }  // namespace gristmill

@@ -34,7 +34,7 @@ Result<std::unique_ptr<const MegatronIndex>> MegatronIndex::open(File::Ptr file,
   std::unique_ptr<MegatronIndex> index(
       new MegatronIndex(std::move(file), unit));
   const Status status = index->load();
-  if (!status.ok()) return name_file(*index->file_, status);
+  if (!status.ok()) return add_file_context(*index->file_, status);
   return std::unique_ptr<const MegatronIndex>(std::move(index));
 }
 
