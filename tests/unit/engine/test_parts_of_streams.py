@@ -49,7 +49,7 @@ class End:
         self.address = self.unit.address
         return self.unit
 
-    def need(self, nbytes):
+    def request_larger_slot(self, nbytes):
         self.largest_need = max(self.largest_need, nbytes)
         self.larger = np.zeros(nbytes, np.uint8)
         self.address = self.larger.ctypes.data

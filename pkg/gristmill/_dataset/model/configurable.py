@@ -27,6 +27,9 @@ class Configurable(Generic[DatasetT]):
 
         Args:
             seed: An int, at least 0.
+
+        Returns:
+            The new dataset.
         """
         return build(f"{self._FACE}.seed", self, seed=seed)
 
@@ -35,5 +38,8 @@ class Configurable(Generic[DatasetT]):
 
         Args:
             options: Those that are set override the options of earlier nodes.
+
+        Returns:
+            The new dataset.
         """
         return build(f"{self._FACE}.set_options", self, options)
