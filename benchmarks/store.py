@@ -32,6 +32,8 @@ PACKAGES = (
     "datasets",
     "webdataset",
     "ray",
+    "tokenizers",
+    "gigatoken",
 )
 
 

@@ -37,7 +37,7 @@ void enter_child() REQUIRES(mutex) {
   if (parent_supervisor != nullptr) parent_supervisor->make_inert();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kSupervisorHandlerRegistered =
     at_fork(ForkStep::kSupervisor, held_at_fork<mutex, enter_child>());
 
 Command command() {

@@ -5,19 +5,29 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.argument_checks import check_integer
+from gristmill.errors import CorruptRecord
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths, warn_if_not_saved
 from gristmill.sources._tf_record import open_all
+from gristmill.transforms._npy_header import (
+    MAGIC,
+    MAX_HEADER_BYTES,
+    find_data_start,
+    parse_header,
+)
+
+if TYPE_CHECKING:
+    from gristmill.sources._remote import RemoteFile
 
 __all__ = ["TokenArrayDataSource"]
 
@@ -27,13 +37,14 @@ Path = str | os.PathLike[str]
 class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
     """Serve the documents in files of token ids by number, in the order of the files.
 
-    Such a file is one array of token ids, without a header, as OLMo-core writes it
-    (usually named ``.npy``).  Documents are found by the token that ends them, in one
-    pass over the file, the first time that it is opened.  The resulting index is saved
-    as ``.NAME.gristmill-index`` next to the file.  If that folder is not writable, it
-    is saved in the folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by
-    default ``~/.cache/gristmill``), or in shared memory.  The index is rebuilt if the
-    file's size or modification time changes.  Indexing a remote file reads all of it.
+    Such a file is one array of token ids, as OLMo-core writes it (named ``.npy``, but
+    without a header), or as `numpy.save` does.  Documents are found by the token that
+    ends them, in one pass over the file, the first time that it is opened.  The
+    resulting index is saved as ``.NAME.gristmill-index`` next to the file.  If that
+    folder is not writable, it is saved in the folder of the environment variable
+    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared memory.
+    The index is rebuilt if the file's size or modification time changes.  Indexing a
+    remote file reads all of it.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
@@ -58,8 +69,8 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
         ValueError: The list of paths is empty, an option is unknown, `dtype` is not an
             unsigned integer dtype, or cannot contain an id.
         OSError: A file cannot be opened or does not exist.
-        CorruptRecord: The size of a file is not a multiple of that of a token, the file
-            begins with the header of `numpy.save`, or changes while it is indexed.
+        CorruptRecord: The size of a file is not a multiple of that of a token, its
+            header has another dtype, or it changes while it is indexed.
 
     Example:
         >>> import pathlib, tempfile
@@ -97,7 +108,7 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
         folder = None if index_dir is None else os.fspath(index_dir)
         opener = Opener(
             names,
-            self._dtype.itemsize,
+            self._dtype,
             int(eos_id),
             bos_id,
             access,
@@ -120,10 +131,10 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
 
 @dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source by number.  `width` is the size of a token."""
+    """Opens the files of a source by number."""
 
     paths: FilePaths
-    width: int
+    dtype: np.dtype[Any]
     eos_id: int
     bos_id: int | None
     access: str
@@ -139,8 +150,8 @@ class Opener:
         file = _core.open_token_file(
             found,
             self.access,
-            0,
-            self.width,
+            _find_begin(found, self.dtype),
+            self.dtype.itemsize,
             self.eos_id,
             self.bos_id,
             sidecar_paths(path, "tokens", self.index_dir),
@@ -148,6 +159,41 @@ class Opener:
         )
         warn_if_not_saved(file)
         return file
+
+
+def _find_begin(file: str | RemoteFile, dtype: np.dtype[Any]) -> int:
+    """Return the offset of the first token: 0, or the end of NumPy's header.
+
+    Raises:
+        CorruptRecord: The header is damaged, or has another dtype, shape or size.
+    """
+    path, size, head = _read_head(file, MAX_HEADER_BYTES + 12)
+    if not head.startswith(MAGIC):
+        return 0
+    try:
+        begin = find_data_start(memoryview(head))
+        layout = parse_header(head[:begin])
+    except CorruptRecord as error:
+        raise CorruptRecord(f"{path}: {error}") from None
+    if layout.dtype != dtype or len(layout.shape) != 1:
+        raise CorruptRecord(
+            f"{path}: the file must have an array of {dtype} with 1 axis, got"
+            f" {layout.dtype} of shape {layout.shape}."
+        )
+    if size != begin + layout.size:
+        raise CorruptRecord(
+            f"{path}: the file must have {begin + layout.size} bytes by its header, got"
+            f" {size}. It was cut off or written over."
+        )
+    return begin
+
+
+def _read_head(file: str | RemoteFile, count: int) -> tuple[str, int, bytes]:
+    """Return a file's path, its size, and up to `count` bytes of its beginning."""
+    if not isinstance(file, str):
+        return file.path, file.size, file.read_range(0, min(count, file.size))
+    with open(file, "rb") as opened:
+        return file, os.fstat(opened.fileno()).st_size, opened.read(count)
 
 
 def _check_id(name: str, value: Any, dtype: np.dtype[Any]) -> None:

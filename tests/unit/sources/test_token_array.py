@@ -3,6 +3,7 @@
 import os
 import pickle
 
+import fsspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -55,6 +56,42 @@ def test_documents_cross_the_windows_of_the_scan(tmp_path):
         *np.diff([-1, *ends]),
         400_000 - 399_001,
     ]
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_header_of_numpy_save_is_skipped(tmp_path, monkeypatch, far):
+    monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "part.npy"
+    np.save(path, np.array([7, EOS, 8], np.uint16))
+    if far:
+        with fsspec.open("memory://part.npy", "wb") as file:
+            file.write(path.read_bytes())
+        path = "memory://part.npy"
+    source = sources.TokenArrayDataSource(path, np.uint16, EOS)
+    assert [document.tolist() for document in source] == [[7, EOS], [8]]
+
+
+@pytest.mark.parametrize(
+    ("array", "match"),
+    [
+        (np.zeros(3, np.int32), r"part\.npy: .*array of uint16 .*got int32"),
+        (np.zeros(3, ">u2"), "got >u2"),
+        (np.zeros((3, 1), np.uint16), r"with 1 axis, got uint16 of shape \(3, 1\)"),
+        (np.array([None]), "pickled"),
+    ],
+)
+def test_header_of_another_array_is_an_error(tmp_path, array, match):
+    np.save(tmp_path / "part.npy", array)
+    with pytest.raises(errors.CorruptRecord, match=match):
+        sources.TokenArrayDataSource(tmp_path / "part.npy", np.uint16, EOS)
+
+
+def test_file_shorter_than_its_header_is_an_error(tmp_path):
+    path = tmp_path / "part.npy"
+    np.save(path, np.zeros(3, np.uint16))
+    os.truncate(path, path.stat().st_size - 2)
+    with pytest.raises(errors.CorruptRecord, match="134 bytes by its header, got 132"):
+        sources.TokenArrayDataSource(path, np.uint16, EOS)
 
 
 def test_index_depends_on_the_rule(tmp_path):
