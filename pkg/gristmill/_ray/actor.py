@@ -199,7 +199,7 @@ class _Slot:
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
         self.need(INITIAL_BYTES)
 
-    def need(self, nbytes: int) -> int:
+    def request_larger_slot(self, nbytes: int) -> int:
         """Make the memory at least this large and return its address.
 
         Discards the contents if the memory has to grow.
