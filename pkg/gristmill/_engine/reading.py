@@ -15,6 +15,7 @@ of records does not depend on the threads.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -301,12 +302,15 @@ class Reading:
         if self._threads_read:
             self._look_ahead(position + len(futures))
         for count, future in enumerate(futures):
-            try:
-                elements.append(future.result(MAX_BLOCK_DELAY_S if elements else None))
-            except Exception as error:
-                count += future.done()
+            if elements and not _is_done_within(future, MAX_BLOCK_DELAY_S):
                 self._futures.update(enumerate(futures[count:], position + count))
-                return ReadResult(elements, error if future.done() else None)
+                return ReadResult(elements, None)
+            try:
+                elements.append(future.result())
+            except Exception as error:
+                count += 1
+                self._futures.update(enumerate(futures[count:], position + count))
+                return ReadResult(elements, error)
         return ReadResult(elements, None)
 
     def _look_ahead(self, position: int) -> None:
@@ -328,6 +332,13 @@ class Reading:
         if self._probe.trial is not None:
             return self._pool.submit(self._probe.trial.read, self._source, key)
         return self._pool.submit(_read, self._source, key)
+
+
+def _is_done_within(future: Future[Any], timeout_s: float) -> bool:
+    """Wait for a read for at most `timeout_s`, and return whether it has ended."""
+    with contextlib.suppress(Exception):  # The time is up, or the read was cancelled.
+        future.exception(timeout_s)
+    return future.done()
 
 
 def _read(source: Any, key: Any) -> Any:
