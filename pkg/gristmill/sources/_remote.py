@@ -166,7 +166,7 @@ class RemoteFile:
             return await web.get(offset, offset + size, self._tag)
         return bytes(await filesystem._cat_file(path, start=offset, end=offset + size))
 
-    def read_after(self, offset: int, size: int, failed: FailedRequest) -> bytes:
+    def retry_failed(self, offset: int, size: int, failed: FailedRequest) -> bytes:
         """Continue a read whose fetch failed: try again, or raise the final error."""
         error = failed.error
         if isinstance(error, WrongSizeError):
