@@ -148,7 +148,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """
         position = self._data_loader._restore(state, self._validate_state)
         self._from_state = True
-        self._error_counter.restart(position.errors)
+        self._error_counter.restore_count(position.errors)
         current = self._run.position
         if (position.streams, position.epoch) == (current.streams, current.epoch):
             self._run.restart(position)
