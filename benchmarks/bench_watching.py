@@ -125,7 +125,7 @@ def _disable_timing() -> None:
 
 def _stop_timing(iterator, times) -> None:
     """Turns off the timing of an iterator's calls."""
-    iterator._watch.calls_until_sample = NEVER
+    iterator._watch.calls_until_timed = NEVER
     times.calls_until_measured = NEVER
 
 

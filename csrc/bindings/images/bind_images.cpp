@@ -64,9 +64,9 @@ Layout layout_of(const py::array& out, const py::object& table, bool chw) {
   Layout layout;
   layout.channels_first = chw;
   const auto side = [&](int axis) {
-    if (out.shape(axis) < 1 || out.shape(axis) > RenderPlan::kMaxPixels) {
+    if (out.shape(axis) < 1 || out.shape(axis) > RenderPlan::kMaxLength) {
       throw py::value_error(concat("out must have sides of 1 to ",
-                                   RenderPlan::kMaxPixels, ", got ",
+                                   RenderPlan::kMaxLength, ", got ",
                                    out.shape(axis), " on axis ", axis));
     }
     return static_cast<int>(out.shape(axis));
@@ -112,7 +112,7 @@ RenderPlan plan_of(const std::int32_t* numbers) {
   plan.left = numbers[7];
   plan.flip = numbers[8] != 0;
   plan.orientation = numbers[9];
-  constexpr int kMaxNumber = RenderPlan::kMaxPixels;
+  constexpr int kMaxNumber = RenderPlan::kMaxLength;
   const bool in_range = std::all_of(numbers, numbers + 8, [](int number) {
     return number >= -kMaxNumber && number <= kMaxNumber;
   });
@@ -144,10 +144,10 @@ Picture picture_of(const View& view, int channels) {
                "W, ",
                channels, ")"));
   }
-  if (view->shape[0] > RenderPlan::kMaxPixels ||
-      view->shape[1] > RenderPlan::kMaxPixels) {
+  if (view->shape[0] > RenderPlan::kMaxLength ||
+      view->shape[1] > RenderPlan::kMaxLength) {
     throw py::value_error(concat("an image must have sides of at most ",
-                                 RenderPlan::kMaxPixels, ", got ",
+                                 RenderPlan::kMaxLength, ", got ",
                                  view->shape[0], " x ", view->shape[1]));
   }
   picture.pixels = static_cast<const std::uint8_t*>(view->buf);

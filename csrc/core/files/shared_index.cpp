@@ -55,7 +55,7 @@ Result<IndexFile> load_or_build_index(
     std::chrono::milliseconds max_wait,
     const std::function<Result<IndexFile>()>& build) {
   if (auto index = load_first(index_paths, origin)) return *std::move(index);
-  // If another process is building the same index, wait for it.
+  // If another thread or process is building the same index, wait for it.
   const FileLock lock(file.path(), max_wait);
   if (lock.was_contended()) {
     if (auto index = load_first(index_paths, origin)) return *std::move(index);
@@ -80,11 +80,12 @@ Result<RecordPlaces> load_or_scan_places(
   const auto build = [&]() -> Result<IndexFile> {
     PackedChunks places = TRY(scan_unchanged());
     const std::uint64_t count = places.size();
-    return IndexFile{origin, count, 1, "", std::move(places)};
+    return IndexFile{origin, count, /*group_size=*/1, /*options=*/"",
+                     std::move(places)};
   };
   IndexFile index =
       TRY(load_or_build_index(file, origin, index_paths, kMaxScanWait, build));
-  // The index does not match the file, so it was forged.
+  // An index that does not match the file was not saved by Gristmill.
   if (index.chunks.end() != file.size()) {
     return RecordPlaces{TRY(scan_unchanged()), ""};
   }

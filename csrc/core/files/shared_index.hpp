@@ -1,7 +1,7 @@
 // Builds the index of a data file once for all processes of a machine.
 //
-// Thread safety: a pure function.  Several processes may call it for the same
-// file at the same time.
+// Thread safety: any thread or process may call these functions.  A lock on the
+// data file lets one build the index while the others wait, see FileLock.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ namespace gristmill {
 // there is none, returns the result of `build` and saves it at the first path
 // that is writable.
 //
-// Waits at most `max_wait` for another process that builds the index.
-// `max_wait` should be about the time that building takes, because all paths of
-// a file share one lock.
+// Waits at most `max_wait` for another thread or process that builds an index
+// of the file, and then builds the index, too.  `max_wait` should be about the
+// time that building takes: the other index may be one for other paths.
 Result<IndexFile> load_or_build_index(
     const File& file, const IndexFile::Origin& origin,
     std::span<const std::string> index_paths,
@@ -39,7 +39,8 @@ struct RecordPlaces {
 
 // Like load_or_build_index(), for a file that does not contain an index. `scan`
 // finds the offsets in one pass over the file; the last record must end with
-// the file.  `kind` takes the place of the hash.
+// the file.  `kind` is a number for the format of the file and the options of
+// the scan, and is saved as Origin::hash.
 Result<RecordPlaces> load_or_scan_places(
     const File& file, std::uint64_t kind,
     std::span<const std::string> index_paths,

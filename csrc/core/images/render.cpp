@@ -14,6 +14,11 @@ namespace {
 // the last line, so that whole vectors can be read and written.
 constexpr std::size_t kVectorBytes = 16;
 
+// PictureRows returns pixels of 4 bytes for any number of channels.
+constexpr std::size_t kRowPixelBytes = 4;
+// resize_columns() may write this many bytes after its output.
+constexpr int kColumnSlackBytes = 4;
+
 std::size_t stride_of(std::size_t bytes) {
   return (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
 }
@@ -36,8 +41,8 @@ int max_shrink_of(const RenderPlan& plan) {
   return ratio >= 8 ? 8 : ratio >= 4 ? 4 : ratio >= 2 ? 2 : 1;
 }
 
-// Returns the pixels that a box covers in a picture of 1 / `shrink` of the
-// size.
+// Returns the pixels that a box covers, at least in part, in a picture of
+// 1 / `shrink` of the size.
 Box shrink_box(const Box& box, int shrink) {
   const auto round_up = [&](int end) { return (end + shrink - 1) / shrink; };
   const int top = box.top / shrink;
@@ -97,7 +102,7 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
   }
   const auto channels = static_cast<std::size_t>(layout_.channels);
   const std::size_t bytes = channels * static_cast<std::size_t>(columns.size());
-  // The position of the part in the output.
+  // The position of the visible part in the output.
   const int left =
       plan.flip ? plan.left + layout_.width - x.last : x.first - plan.left;
   const int top = y.first - plan.top;
@@ -115,7 +120,8 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
       TRY(resize_line(columns, rows, i, plan.flip));
       std::memcpy(line, resized_crop_line_.data(), bytes);
     } else {
-      resize_rows(rows, i, lines_.data(), 0, stride_of(bytes), bytes, line);
+      resize_rows(rows, i, buffered_rows_.data(), 0, stride_of(bytes), bytes,
+                  line);
     }
     if (!writes_to_output) put_line(layout_, line_.data(), top + i, out);
   }
@@ -127,14 +133,16 @@ Status Renderer::start_window(const Axis& columns, const Axis& rows,
                               const Box& crop, int shrink) {
   const Box needed = needed_box(columns, rows, crop);
   window_ = Window();
-  window_.bytes = 4 * static_cast<std::size_t>(needed.width);
+  window_.bytes = kRowPixelBytes * static_cast<std::size_t>(needed.width);
   window_.stride = stride_of(window_.bytes);
-  window_.capacity = 4 * rows.pairs();
+  // Twice the rows that a line needs, so that not every line moves rows.
+  window_.capacity = 2 * (2 * rows.pairs());
   const auto capacity = static_cast<std::size_t>(window_.capacity);
-  lines_.resize(window_.stride * (capacity + 1) + kVectorBytes);
-  row_.resize(window_.stride + slack_of(columns));
-  resized_crop_line_.resize(
-      static_cast<std::size_t>(layout_.channels * columns.size() + 4));
+  // resize_rows() may read one row after the last.
+  buffered_rows_.resize(window_.stride * (capacity + 1) + kVectorBytes);
+  full_width_line_.resize(window_.stride + slack_of(columns));
+  resized_crop_line_.resize(static_cast<std::size_t>(
+      layout_.channels * columns.size() + kColumnSlackBytes));
   return rows_.start(needed, shrink, slack_of(columns));
 }
 
@@ -143,9 +151,9 @@ Status Renderer::resize_line(const Axis& columns, const Axis& rows, int i,
   TRY(move_window(rows.starts()[i],
                   std::min(rows.starts()[i] + 2 * rows.pairs(),
                            rows.end() - rows.begin())));
-  resize_rows(rows, i, lines_.data(), window_.first, window_.stride,
-              window_.bytes, row_.data());
-  resize_columns(columns, row_.data(), layout_.channels, flip,
+  resize_rows(rows, i, buffered_rows_.data(), window_.first, window_.stride,
+              window_.bytes, full_width_line_.data());
+  resize_columns(columns, full_width_line_.data(), layout_.channels, flip,
                  resized_crop_line_.data());
   return {};
 }
@@ -156,8 +164,8 @@ Status Renderer::move_window(int start, int end) {
   };
   if (end - window_.first > window_.capacity) {
     const int num_kept_rows = std::max(window_.end - start, 0);
-    std::memmove(lines_.data(),
-                 lines_.data() + offset(window_.end - num_kept_rows),
+    std::memmove(buffered_rows_.data(),
+                 buffered_rows_.data() + offset(window_.end - num_kept_rows),
                  static_cast<std::size_t>(num_kept_rows) * window_.stride);
     window_.first = window_.end - num_kept_rows;
   }
@@ -167,25 +175,25 @@ Status Renderer::move_window(int start, int end) {
       window_.first = window_.end + 1;  // No output line needs this row.
       continue;
     }
-    std::memcpy(lines_.data() + offset(window_.end), row, window_.bytes);
+    std::memcpy(buffered_rows_.data() + offset(window_.end), row,
+                window_.bytes);
   }
   return {};
 }
 
-// Resizes the columns of all rows that the output needs.
 Status Renderer::resize_all_columns(const Axis& columns, const Axis& rows,
                                     const Box& crop, int shrink, bool flip) {
   const Box needed = needed_box(columns, rows, crop);
   const std::size_t stride =
       stride_of(static_cast<std::size_t>(layout_.channels) *
                 static_cast<std::size_t>(columns.size()));
-  lines_.resize(stride * static_cast<std::size_t>(needed.height) +
-                kVectorBytes);
+  buffered_rows_.resize(stride * static_cast<std::size_t>(needed.height) +
+                        kVectorBytes);
   TRY(rows_.start(needed, shrink, slack_of(columns)));
   for (int i = 0; i < needed.height; ++i) {
     const std::uint8_t* const row = TRY(rows_.next());
     resize_columns(columns, row, layout_.channels, flip,
-                   &lines_[stride * static_cast<std::size_t>(i)]);
+                   &buffered_rows_[stride * static_cast<std::size_t>(i)]);
   }
   return rows_.finish();
 }
@@ -208,7 +216,7 @@ class RenderQueue {
   // Renders pictures until there are none left.
   void work() noexcept;
 
-  // Returns the first picture that failed, or the number of pictures.
+  // Returns the index of the first picture that failed, or their number.
   [[nodiscard]] std::size_t end() const noexcept {
     return end_.load(std::memory_order_relaxed);
   }
@@ -219,8 +227,8 @@ class RenderQueue {
   }
 
  private:
-  // Records a failure.  No picture after it is started anymore; the pictures
-  // before it have been started.
+  // Records a failure, if no earlier picture has failed.  No picture after it
+  // is started anymore; the pictures before it have been started.
   void fail(std::size_t i, const Status& status);
 
   const Layout& layout_;

@@ -1,6 +1,8 @@
 // A Renderer converts files or pixels to pictures of one layout.  It decodes
-// the needed part, turns, crops, resizes and flips it, looks up values, and
-// writes them in the order of the layout.
+// the needed part, turns, crops, resizes and flips it, looks up values in the
+// layout's table, and writes them in the layout's order.
+//
+// A row belongs to the crop, a line to the output.
 //
 // Thread safety: one thread at a time may use a Renderer.  render_all() creates
 // one per thread.
@@ -22,7 +24,7 @@ namespace gristmill {
 // The geometry of one output picture.
 struct RenderPlan {
   // The largest length in pixels, so that sums of lengths do not overflow.
-  static constexpr int kMaxPixels = 1 << 28;
+  static constexpr int kMaxLength = 1 << 28;
 
   Box crop;        // A rectangle of the turned picture.
   int height = 0;  // The size to which the crop is resized.
@@ -47,12 +49,12 @@ class Renderer {
 
   // Writes a picture to `out`.  On failure, `out` may be partly written.
   // REQUIRES: the plan's height and width are at least 1; its numbers are at
-  // most kMaxPixels, `top` and `left` at least the negative of that.
+  // most kMaxLength, `top` and `left` at least the negative of that.
   Status render(const Picture& picture, const RenderPlan& plan, std::byte* out);
 
  private:
-  // The rows [first, end) in `lines_`, from which the next line of the output
-  // is made.  Row 0 is the first row that the output needs.
+  // The rows [first, end) in `buffered_rows_`, from which the next line of the
+  // output is made.  Row 0 is the first row that the output needs.
   struct Window {
     int first = 0;
     int end = 0;
@@ -61,8 +63,8 @@ class Renderer {
     std::size_t stride = 0;  // The distance between rows, in bytes.
   };
 
-  // For columns before rows: fills `lines_` with all lines, in the width of the
-  // output.
+  // For columns before rows: fills `buffered_rows_` with all needed rows, in
+  // the width of the output.
   Status resize_all_columns(const Axis& columns, const Axis& rows,
                             const Box& crop, int shrink, bool flip);
 
@@ -79,11 +81,13 @@ class Renderer {
   const RenderOptions options_;
   const std::vector<std::uint8_t> zeros_;  // A line of the output.
   PictureRows rows_;
-  // Either the rows of the crop in the width of the output, or the window.
-  std::vector<std::uint8_t> lines_;
+  // Either all needed rows in the width of the output, or the window.
+  std::vector<std::uint8_t> buffered_rows_;
   std::vector<std::uint8_t> line_;  // A line of the output.
   Window window_;
-  std::vector<std::uint8_t> row_;  // A resized row, in the width of the crop.
+  // A line of the output before its columns are resized, so in the width of the
+  // crop.
+  std::vector<std::uint8_t> full_width_line_;
   // The part of a line inside of the crop.
   std::vector<std::uint8_t> resized_crop_line_;
 };

@@ -78,7 +78,7 @@ def convert(
         progress: Receives the progress.
 
     Returns:
-        The contents of all files, and the number of files written by this run.
+        A description of each file, and the number of files written by this run.
 
     Raises:
         ConversionError: The conversion failed. Finished shards remain, and the same
@@ -120,8 +120,9 @@ class _Conversion:
 
     def remove_earlier_files(self) -> None:
         """Remove the files of an earlier conversion, and existing output files."""
-        finals = [*self._earlier_finals(), *map(self.output.final, self._numbers)]
-        self._remove([*finals, *map(part_of, finals)])
+        current_paths = map(self.output.final, self._shard_numbers)
+        paths = [*self._earlier_output_paths(), *current_paths]
+        self._remove([*paths, *map(part_of, paths)])
         self.journal.clear()
 
     def begin(self) -> None:
@@ -135,10 +136,10 @@ class _Conversion:
                 f"{journal.path}: {difference}. Run the earlier command to resume it,"
                 " or pass --restart to remove its files and start again."
             )
-        self._remove([*map(part_of, self._earlier_finals())])
-        for path in map(self.output.final, self._numbers):
+        self._remove([*map(part_of, self._earlier_output_paths())])
+        for path in map(self.output.final, self._shard_numbers):
             if os.path.lexists(path):
-                self._remove([journal.path])
+                self._remove([journal.path])  # It has no finished shards.
                 raise ConversionError(
                     f"{path} exists already, and this conversion did not make it."
                     " Choose another OUT, or pass --restart to replace it."
@@ -147,7 +148,8 @@ class _Conversion:
 
     def write_pending(self) -> int:
         """Write the shards that are not finished, and return their number."""
-        pending = [number for number in self._numbers if not self._is_finished(number)]
+        numbers = self._shard_numbers
+        pending = [number for number in numbers if not self._is_finished(number)]
         if pending:
             with _with_shared_indices(self.inputs) as inputs:
                 if self.journal.counts is None:
@@ -164,7 +166,7 @@ class _Conversion:
                     " again with --restart when the file no longer changes."
                 )
         try:
-            for shard in self._numbers:
+            for shard in self._shard_numbers:
                 with contextlib.suppress(FileNotFoundError):  # Already renamed.
                     os.replace(self.output.part(shard), self.output.final(shard))
             folder = os.open(os.path.dirname(self.output.stem) or ".", os.O_RDONLY)
@@ -176,14 +178,15 @@ class _Conversion:
             raise from_os_error(error, self.output.stem) from error
 
     @property
-    def _numbers(self) -> range:
+    def _shard_numbers(self) -> range:
         """The numbers of all shards."""
         return range(self.output.count)
 
-    def _earlier_finals(self) -> list[str]:
-        """Return the outputs in the journal whose names this output may have.
+    def _earlier_output_paths(self) -> list[str]:
+        """Return the paths of the outputs that the journal lists.
 
-        Anyone could have written the journal, so other names are ignored.
+        Anyone could have written the journal, so names that a conversion to this OUT
+        cannot produce are ignored.
         """
         folder = os.path.dirname(self.output.stem)
         names = (self.journal.header or {}).get("outputs", [])
@@ -211,7 +214,7 @@ class _Conversion:
                 raise from_os_error(error, path) from error
 
     def _is_finished(self, number: int) -> bool:
-        """Return whether a shard is in the journal and its file exists."""
+        """Return whether a shard is in the journal, and its file has the right size."""
         shard = self.journal.shards.get(number)
         if shard is None:
             return False
@@ -236,16 +239,16 @@ class _Conversion:
         counts, processes = self.journal.counts or [], self.processes
         by_input = self.header["ranges"] == "inputs"
         if by_input:
-            limits = list(itertools.accumulate(counts, initial=0))
+            bounds = list(itertools.accumulate(counts, initial=0))
         else:
             total, count = sum(counts), self.output.count
-            limits = [number * total // count for number in range(count + 1)]
+            bounds = [number * total // count for number in range(count + 1)]
         if by_input or all(source.can_seek() for source in inputs):
             processes *= TASKS_PER_PROCESS
         shards_per_task = max(1, len(pending) // processes)
         options = self.header["writer_options"]
         shards = [
-            _Shard(number, limits[number], limits[number + 1], self.output.part(number))
+            _Shard(number, bounds[number], bounds[number + 1], self.output.part(number))
             for number in pending
         ]
         return [
@@ -270,7 +273,10 @@ class _Conversion:
 
 
 def _identity_of(source: Input) -> dict[str, Any]:
-    """Return the journal's entry for an input; it changes when the content changes."""
+    """Return the journal's entry for an input.
+
+    It changes when the content of the input or an option that affects its records does.
+    """
     fields = dataclasses.fields(source)
     options = {
         field.name: getattr(source, field.name) for field in fields if field.compare
@@ -330,10 +336,10 @@ def _write_shards(task: _Task) -> Iterator[tuple[int, int | WrittenFile]]:
     """Write the shards of a task, reading adjacent ranges in one pass.
 
     Yields:
-        The number of a shard, and each report of `write_file`.
+        The number of a shard, and a report of `write_file`.
     """
     records: Iterator[bytes] = iter(())
-    position = -1
+    position = -1  # The number of the record that `records` yields next.
     for shard in task.shards:
         if shard.begin != position:
             records = _read_records(task.inputs, task.counts, shard.begin)

@@ -43,7 +43,8 @@ class BlockQueue:
     """Blocks of one stream's records that are read or being read.
 
     If `options` have 0 threads or a prefetch buffer of 0, the caller reads.  If
-    `look_ahead` is False, nothing is read ahead.  Not thread-safe.
+    `look_ahead` is False, nothing is read ahead.  Not thread-safe: one thread calls the
+    methods, and the threads of the pool only read.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class BlockQueue:
         )
 
     def take(self, position: int, keys: Int64Array, alloc: Alloc | None = None) -> Any:
-        """Return the block that waits at `position`, or else read that of `keys`.
+        """Return the block at `position` that was begun, or read the block of `keys`.
 
         Raises:
             Exception: A read raised it.  The block is dropped.
@@ -85,10 +86,10 @@ class BlockQueue:
             self.forget()
         if not self._blocks_ahead:
             probe = self._probe
-            if probe.left == 0 and self._plan is None:
+            if probe.until_probe == 0 and self._plan is None:
                 return self._read_probed(keys, alloc)
             if not self._threads:
-                probe.left -= 1
+                probe.until_probe -= 1
                 return self._blocks.read(keys, alloc)
             self._begin(position, keys, alloc)
         _, keys, finish = self._blocks_ahead.popleft()
@@ -98,7 +99,7 @@ class BlockQueue:
         return block
 
     def next_count(self, position: int) -> int:
-        """Return the number of records in the block that waits at `position`, or 0."""
+        """Return the number of records of the block begun at `position`, or 0."""
         if self._blocks_ahead and self._blocks_ahead[0][0] == position:
             return len(self._blocks_ahead[0][1])
         return 0
@@ -121,7 +122,7 @@ class BlockQueue:
         if self._blocks_ahead:
             last_position, keys, _ = self._blocks_ahead[-1]
             position = last_position + len(keys)
-        while position < end and self._probe.left:
+        while position < end and self._probe.until_probe:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._begin(position, keys, None)
             position += len(keys)
@@ -143,10 +144,11 @@ class BlockQueue:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._plan.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
+            # `look_ahead` begins no blocks while the next read must be measured.
             probe = self._probe
-            left, probe.left = probe.left, probe.interval
+            count, probe.until_probe = probe.until_probe, probe.interval
             self.look_ahead(position, block)
-            probe.left = left
+            probe.until_probe = count
 
     def forget(self) -> None:
         """Drop the blocks that were read ahead, since the stream moves elsewhere."""
@@ -199,7 +201,7 @@ class BlockQueue:
         return block, waited_s > self._probe.slow_s and self._threads_if_slow > 0
 
     def _update_slow_s(self, block: Any, keys: Int64Array) -> None:
-        """Set the least time that a slow read of this block waits."""
+        """Set the time from which a read of such a block counts as slow."""
         nbytes, count = self._blocks.nbytes(block), len(keys)
         self._record_bytes = max(1.0, nbytes / max(1, count))
         self._probe.slow_s = (
@@ -207,6 +209,7 @@ class BlockQueue:
         )
 
     def _use_threads(self, threads: int) -> None:
+        """Let this number of threads read the next blocks; the caller, if it is 0."""
         if threads != self._threads:
             self._threads, self._pool = threads, None
 
@@ -216,14 +219,15 @@ class BlockQueue:
         return self._pool
 
     def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
+        """Begin to read a block in the pool, and append it to the queue."""
         finish = self._blocks.begin(keys, alloc, self._ensure_pool())
         self._blocks_ahead.append((position, keys, finish))
         if self._plan is None:
-            self._probe.left -= 1
+            self._probe.until_probe -= 1
 
 
 class BlockReading:
-    """Reads blocks of one stream's records.  See `reading.Reading`.
+    """Reads blocks of one stream's records.  See `reading.Reading`.  Not thread-safe.
 
     If a block cannot be read as a whole, it is read in parts, each when it is due.  If
     a part cannot be read, its records are read one by one.  That stops at a record that
@@ -295,21 +299,21 @@ class BlockReading:
         self._ready_at = position
 
     def _load(self, position: int, keys: Int64Array) -> None:
-        """Load the block that waits at `position`, or else that of `keys`."""
+        """Load the block at `position`: the queue's next one, or that of `keys`."""
         loaded_end = self._ready_at + len(self._ready)
         unread = self._unread[max(0, position - loaded_end) :]
         self._drop()
         self._ready_at = position
         if position < loaded_end or not len(unread):
-            waiting = self._queue.next_count(position)
+            count = self._queue.next_count(position)
             try:
                 self._ready = self._queue.take(position, keys)
                 if not self._source.serves_bytes:
-                    keys = self._keys.block(position, waiting) if waiting else keys
+                    keys = self._keys.block(position, count) if count else keys
                     self._ready = self._source.elements(keys, self._ready)
                 return
             except Exception:
-                unread = self._keys.block(position, waiting) if waiting else keys
+                unread = self._keys.block(position, count) if count else keys
             if len(unread) <= MIN_BLOCK:
                 self._read_singly(position, unread)
                 return

@@ -40,8 +40,8 @@ class BlockSteps:
         self._draws = draws
         self._record_address = record_address
         self._current_record = record_word(record_address)
-        # The steps between the calls, some of them empty, and the call after each part
-        # except for the last.
+        # The steps between the calls, some of them empty; and the call after each part
+        # except for the last, with its name.
         self._parts: list[tuple[StepSpec, ...]] = []
         self._calls: list[tuple[BlockCall, str]] = []
         first = 0
@@ -66,7 +66,9 @@ class BlockSteps:
         indices: Int64Array,
         rewind: Callable[[], list[Any]],
     ) -> BlockResult:
-        """Return the result of the steps for the records of a block.
+        """Return the result of the steps for the n records of a block.
+
+        The keys and indices have the shape (n,); the indices select random draws.
 
         If a call fails, the records go through the steps one by one, to find the bad
         one.  `rewind` returns the original elements, and makes new generators.
@@ -149,24 +151,24 @@ def block_steps(
 
 
 def split_block(
-    block: ComputedBlock, want: int
+    block: ComputedBlock, count: int
 ) -> tuple[ComputedBlock, ComputedBlock | None]:
-    """Return the part of a block that has `want` elements, and the rest of it.
+    """Return the part of a block that has the first `count` elements, and the rest.
 
     The rest is None if the block has fewer elements, or as many and no record after
     the last of them.
     """
     records, read, (elements, places, consumed, error) = block
-    if len(elements) < want:
+    if len(elements) < count:
         return block, None
-    end = want if places is None else places[want - 1] + 1
+    end = count if places is None else places[count - 1] + 1
     if end == consumed and error is None:
         return block, None
-    first_places = places[:want] if places else None
-    rest_places = None if places is None else [place - end for place in places[want:]]
+    first_places = places[:count] if places else None
+    rest_places = None if places is None else [place - end for place in places[count:]]
     rest_read = None if read is None else ReadResult(read.elements[end:], read.failure)
-    first_result: BlockResult = elements[:want], first_places, end, None
-    rest_result: BlockResult = elements[want:], rest_places, consumed - end, error
+    first_result: BlockResult = elements[:count], first_places, end, None
+    rest_result: BlockResult = elements[count:], rest_places, consumed - end, error
     first = first_records(records, end), read, first_result
     return first, (records_after(records, end), rest_read, rest_result)
 

@@ -148,7 +148,7 @@ class BucketStream(NativeStream):
         """Read the waiting elements of the position again."""
         consumed, sizes = self._consumed, self._buckets.sizes
         waiting: list[list[WaitingElement]] = [[] for _ in sizes]
-        self.record_errors.replay()
+        self.record_errors.lift_limit()
         try:
             for position in self._unread_positions:
                 one = self._element_at(position)

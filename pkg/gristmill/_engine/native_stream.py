@@ -257,7 +257,7 @@ class NativeStream:
                 unused = ReadResult(read.elements[consumed:], read.failure)
                 after = records_after(records, consumed)
                 self._failed_tail = self._consumed, after, unused
-            if not elements and self.record_errors.too_many_errors:
+            if not elements and self.record_errors.should_pass_turn:
                 break
         if elements:
             self.record_errors.is_first_element = False

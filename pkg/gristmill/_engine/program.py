@@ -185,7 +185,7 @@ class Program:
 
     @property
     def errors_per_output(self) -> int | None:
-        """The most bad records of one output before it is given up; None for no limit.
+        """The most bad records of one output before it is abandoned; None for no limit.
 
         An output of a fixed number of records does not need a limit.
         """

@@ -15,6 +15,7 @@ of records does not depend on the threads.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 
 # If a read waits for longer, threads read.
 SLOW_READ_S = 100e-6
-# A read that has not returned after this time counts as blocking.
+# Threads read the next records on trial if a read takes longer.
 LONG_READ_S = 1e-3
-# Measured reads that decide: of single records, or of blocks.
+# The number of measured reads, of single records or of blocks, after which to decide.
 PROBED_READS = 5
-# Time that records wait for the next ones of their block, after they were read.
+# The time after which the records of a block that were read are returned without the
+# others.
 MAX_BLOCK_DELAY_S = 5e-3
 
 Keys = Int64Array | list[Any]
@@ -73,7 +75,7 @@ def read_each(source: Any, keys: Iterable[Any]) -> ReadResult:
 
 
 def read_together(source: Any, keys: list[Any]) -> ReadResult | None:
-    """Read records together; if that fails, like `read_each` to find the bad one.
+    """Read records in one call, or if that fails, one by one to find the bad one.
 
     Returns None if the source returns a wrong number of elements.
     """
@@ -92,17 +94,17 @@ def read_together(source: Any, keys: list[Any]) -> ReadResult | None:
 class Reading:
     """Reads blocks of one stream's records.
 
-    Only one thread may call the methods except for `close`, but several threads read
-    `source`.
+    Only one thread, the caller, may call the methods except for `close`, but several
+    threads read `source`.
 
     Args:
         source: The source.
         options: No threads read if one of its numbers is 0.
         keys_of: Called with (position, count); returns the source's keys there.
         length: The number of records of the stream.
-        look_ahead: Whether to read ahead.
+        look_ahead: Whether to read records before they are requested.
         min_block: The number of records that the caller reads together at least, if
-            there are as many.
+            that many are requested.
     """
 
     def __init__(
@@ -124,21 +126,27 @@ class Reading:
         enabled = options.num_threads > 0 and options.prefetch_buffer_size > 0
         self._allowed = enabled and getattr(source, "allows_threads", True)
         self._in_blocks = hot_run.reads_together(type(source))
+        # Decides who reads: threads, if its `waits` is True or a `trial` is under way.
         self._probe = SlowProbe(SLOW_READ_S, PROBED_READS, BLOCKS_BETWEEN_PROBES)
         needs_named_threads = threads.reads_thread_name(source) or getattr(
             source, "reads_thread_name", False
         )
         if needs_named_threads:
-            self._probe.waits, self._probe.left = True, sys.maxsize
+            # Threads always read, as in Grain: their names affect what the source
+            # returns.
+            self._probe.waits, self._probe.until_probe = True, sys.maxsize
         # Records that may be read ahead during a trial.
         self._trial_ahead = self._threads
         # The records after those of the current read, while a watch waits for it.  If
         # the read is long, the watch's thread begins a trial and submits these records.
         self._following: _Records | None = None
-        # Held by the watch's thread while it does that, and by the caller's thread when
-        # it sets `_following` to None.  Then only the caller's thread uses the fields.
+        # Held by the watch's thread while it does that, and by the caller when it sets
+        # `_following` to None.  At other times only the caller uses the fields, apart
+        # from `close`.
         self._lock = threading.Lock()
         self._closed = False
+        # The next three are also used by `close`, in any thread and without the lock:
+        # each access of the dict is atomic, and a closed pool cancels later reads.
         self._pool: Background | None = None
         # The records that threads read, by position.
         self._futures: dict[int, Future[Any]] = {}
@@ -148,15 +156,16 @@ class Reading:
     def read(self, position: int, keys: Keys) -> ReadResult | None:
         """Read the records at `position`, position + 1, ... or decline.
 
-        Returns None if the source does not block, so the caller should read.  Otherwise
+        Returns None if the caller should read: because the source does not block, or
+        because its ``__getitems__`` returned a wrong number of elements.  Otherwise
         returns the elements up to the first failed read, and its exception.  If later
         reads are slow, returns only the first elements, at least one.
         """
         if not self._allowed:
             return None
         probe = self._probe
-        if (left := probe.left) and not (probe.waits or self._futures):
-            probe.left = left - 1
+        if (count := probe.until_probe) and not (probe.waits or self._futures):
+            probe.until_probe = count - 1
             return None
         key_list = keys.tolist() if isinstance(keys, np.ndarray) else keys
         if probe.trial is not None:
@@ -190,7 +199,7 @@ class Reading:
     def probe_soon(self) -> None:
         """Measure the next read again, because something has changed."""
         if not self._probe.waits:
-            self._probe.left = 0
+            self._probe.until_probe = 0
 
     def forget(self) -> None:
         """Drop the records that were read ahead, since the stream moves elsewhere."""
@@ -215,11 +224,11 @@ class Reading:
         # Without look-ahead, other workers compute units of this stream, too, and the
         # records of a unit should not wait for each other.
         together = self._in_blocks and self._looks_ahead
-        most = len(keys) if together else self._min_block
+        max_count = len(keys) if together else self._min_block
         decided = False
         while len(elements) < len(keys) and not decided:
             remaining = keys[len(elements) :]
-            count = min(len(remaining), most)
+            count = min(len(remaining), max_count)
             result = self._watched_read(position + len(elements), remaining, count)
             if result is None:
                 return None
@@ -249,9 +258,12 @@ class Reading:
     ) -> tuple[ReadResult, float | None] | None:
         """Read and measure the first `count` records; see `SlowProbe.read_timed`."""
         following: _Records | None = None
+        # After a trial without a result, the caller's reads decide.
         if self._probe.waits is not None:
             following = position + count, keys[count:]
         read_next = functools.partial(self._read_next_in_threads, following)
+        # Calls `read_next` in its own thread if this thread still waits when the time
+        # is up.
         watch = _core.Watch(read_next, waiting=True)
         self._following = following
         read_some = read_together if self._in_blocks and count > 1 else read_each
@@ -266,7 +278,7 @@ class Reading:
         return None if result is None else (result, waited_s)
 
     def _read_next_in_threads(self, following: _Records | None, _: float) -> None:
-        """Let threads read the next records; called in a thread while a read waits."""
+        """Let threads read the next records; called in the watch's thread."""
         with self._lock:
             if following is None or following is not self._following:
                 return  # The read has returned.
@@ -294,22 +306,27 @@ class Reading:
             futures.append(self._submit(key) if future is None else future)
         probe = self._probe
         if probe.waits:
-            probe.left -= 1
-            if not probe.left:
+            probe.until_probe -= 1
+            if not probe.until_probe:
+                # Threads read already, so the trial may go as far ahead.
                 self._trial_ahead = self._ahead
                 probe.begin_trial()
         if self._threads_read:
             self._look_ahead(position + len(futures))
         for count, future in enumerate(futures):
-            try:
-                elements.append(future.result(MAX_BLOCK_DELAY_S if elements else None))
-            except Exception as error:
-                count += future.done()
+            if elements and not _is_done_within(future, MAX_BLOCK_DELAY_S):
                 self._futures.update(enumerate(futures[count:], position + count))
-                return ReadResult(elements, error if future.done() else None)
+                return ReadResult(elements, None)
+            try:
+                elements.append(future.result())
+            except Exception as error:
+                count += 1
+                self._futures.update(enumerate(futures[count:], position + count))
+                return ReadResult(elements, error)
         return ReadResult(elements, None)
 
     def _look_ahead(self, position: int) -> None:
+        """Submit the records from `position` on, as far ahead as the options allow."""
         ahead = self._ahead
         if self._probe.trial is not None:
             ahead = min(ahead, self._trial_ahead)
@@ -328,6 +345,13 @@ class Reading:
         if self._probe.trial is not None:
             return self._pool.submit(self._probe.trial.read, self._source, key)
         return self._pool.submit(_read, self._source, key)
+
+
+def _is_done_within(future: Future[Any], timeout_s: float) -> bool:
+    """Wait for a read for at most `timeout_s`, and return whether it has ended."""
+    with contextlib.suppress(Exception):  # The time is up, or the read was cancelled.
+        future.exception(timeout_s)
+    return future.done()
 
 
 def _read(source: Any, key: Any) -> Any:

@@ -1,8 +1,13 @@
 """Handles bad records: `RecordErrors` in a stream, the `ErrorCounter` of all streams.
 
-A stream collects bad records while it computes an output.  They are sent with that
-output, or with the error or the end of the stream that replaces it.  They count when
-it is delivered.
+`RecordErrors` lives where the stream runs, usually in a worker, and `ErrorCounter` in
+the user's process.  A stream collects bad records while it computes an output.  They
+are sent with that output, or with the error or the end of the stream that replaces it.
+They count when it is delivered.
+
+An output that meets more bad records than a limit is abandoned, and `TurnSkipped.
+TOO_MANY` is sent in its place, so that `ErrorCounter` can raise `TooManyErrors`.  If
+the user continues, the output is computed again, with a larger limit.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import enum
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from gristmill._base import log
 from gristmill._hot.error_location import ErrorLocation, location_of
@@ -37,7 +42,7 @@ NOT_RECORD_ERRORS = (
     TooManyErrors,
     WorkerDied,
 )
-# Records tried in the place of a bad one: first its neighbors, then records at
+# Records tried in the place of a bad one: first the next ones, then records at
 # distances 2**4 to 2**(END_POWER - 1), and then random records of the stream.  So a bad
 # stretch of a file does not end the stream, and does not repeat the one good record
 # after it.
@@ -47,7 +52,7 @@ MAX_TRIED = 1024
 # The most keys of tried records that an error names.
 MAX_NAMED_KEYS = 16
 
-# Bad records without an element after which a stream passes its turn.
+# The number of bad records without an element after which a stream passes its turn.
 SKIP_LIMIT_PER_TURN = 1000
 # The remedy for too many errors.
 ADVICE = (
@@ -63,7 +68,7 @@ class TurnSkipped(enum.Enum):
 
     # The stream met `SKIP_LIMIT_PER_TURN` bad records or its end, and no good record.
     ONLY_BAD_RECORDS = enum.auto()
-    # The output met more bad records than its limit.  It is computed again.
+    # The output met more bad records than its limit, and was abandoned.
     TOO_MANY = enum.auto()
 
 
@@ -82,7 +87,10 @@ class OutputAbandoned(BaseException):
 class RecordErrors:
     """Collects and replaces the bad records of one stream since its last output.
 
-    An output that meets more bad records than `limit` is given up.
+    Args:
+        stream: The number of the stream.
+        on_error: What to do with a bad record.
+        limit: An output that meets more bad records is abandoned.  None: no limit.
 
     Attributes:
         records: The bad records, in the stream's order.
@@ -99,19 +107,19 @@ class RecordErrors:
         self._stream = stream
         self._on_error = on_error
         self._limit = limit
-        # The limit of the output being computed, and the limit for computing an output
-        # again that was given up.
+        # The limit of the output being computed.
         self._limit_of_output: int | None = None
+        # The limit of the next output, if it is one that was abandoned.
         self._raised_limit: int | None = None
 
     @property
-    def too_many_errors(self) -> bool:
+    def should_pass_turn(self) -> bool:
         """True if the turn should end with only bad records and no element."""
         return self.is_first_element and len(self.records) >= SKIP_LIMIT_PER_TURN
 
     @property
     def summary(self) -> ErrorSummary | None:
-        """The bad records for `ErrorCounter.account`, or None if there are none."""
+        """The argument of `ErrorCounter.account`, or None without bad records."""
         return None if self.last is None else (self.records, self.last)
 
     def begin(self) -> None:
@@ -120,7 +128,7 @@ class RecordErrors:
         raised, self._raised_limit = self._raised_limit, None
         self._limit_of_output = self._limit if raised is None else raised
 
-    def replay(self) -> None:
+    def lift_limit(self) -> None:
         """Lift the limit until `begin`, to compute delivered outputs again."""
         self._limit_of_output = None
 
@@ -190,6 +198,7 @@ class RecordErrors:
         if limit is not None and count > limit:
             self._raised_limit = max(2 * count, SKIP_LIMIT_PER_TURN)
             raise OutputAbandoned
+        # Log the 10,000th, the 100,000th, ...
         if count > SKIP_LIMIT_PER_TURN and str(count).strip("0") == "1":
             log.warning(
                 "Stream %d has met %d bad records and still computes the same output."
@@ -205,8 +214,8 @@ class RecordErrors:
 def substitute_candidates(position: int, length: int) -> Iterator[int]:
     """Yield positions of a stream to try in place of one, best first.
 
-    They are its neighbors, positions at doubling distances, and then random ones, up to
-    `MAX_TRIED` in all.  In a stream of at most `MAX_TRIED` records, they are all
+    They are the next positions, positions at doubling distances, and then random ones,
+    up to `MAX_TRIED` in all.  In a stream of at most `MAX_TRIED` records, they are all
     other positions.
     """
     doublings = (1 << power for power in range(4, END_POWER))
@@ -269,18 +278,19 @@ class ErrorCounter:
         self._last_records: collections.deque[BadRecord] = collections.deque(
             maxlen=SHOWN_RECORDS
         )
-        # The number of bad records when the output due was held back; 0 if it was not.
-        self._count_held_back = 0
+        # The total with which `TooManyErrors` was raised for the output that is due; 0
+        # if it was not.
+        self._rejected_total = 0
 
     @property
     def bad_records(self) -> BadRecords:
         """The number of bad records, and the last few of them."""
         return BadRecords(self.count, tuple(self._last_records))
 
-    def restart(self, count: int) -> None:
+    def restore_count(self, count: int) -> None:
         """Continue with the count of a restored state."""
         self.count = count
-        self._count_held_back = 0
+        self._rejected_total = 0
 
     def account(
         self, summary: ErrorSummary, replacement: BaseException | TurnSkipped | None
@@ -292,28 +302,26 @@ class ErrorCounter:
             replacement: The exception or `TurnSkipped` in place of the output, if any.
 
         Raises:
-            TooManyErrors: The total exceeds the limit, or an output was given up with a
-                larger total than before.  The output is due again, and the next call
+            TooManyErrors: The total exceeds the limit, or an output was abandoned with
+                a larger total than before.  The output is due again, and the next call
                 accepts it.
         """
         records, _ = summary
         limit, total = self._policy.max_errors, self.count + len(records)
         if replacement is TurnSkipped.TOO_MANY:
-            if total > self._count_held_back:
-                self._hold_back(summary)
+            if total > self._rejected_total:
+                self._raise_too_many(summary)
             return
         failed = isinstance(replacement, BaseException)
-        exceeds_limit = (
-            limit is not None and total > limit and not self._count_held_back
-        )
+        exceeds_limit = limit is not None and total > limit and not self._rejected_total
         if exceeds_limit and not failed:
-            self._hold_back(summary)
+            self._raise_too_many(summary)
         self._write_quarantine(records)
         self._log(records)
         self.count = total
         self._last_records.extend(records)
         if not failed:
-            self._count_held_back = 0
+            self._rejected_total = 0
 
     def _log(self, records: Sequence[BadRecord]) -> None:
         earlier_count = self._logged_count
@@ -344,9 +352,9 @@ class ErrorCounter:
         with open(path, "a", encoding="utf-8") as file:
             file.write("".join(lines))
 
-    def _hold_back(self, summary: ErrorSummary) -> None:
+    def _raise_too_many(self, summary: ErrorSummary) -> NoReturn:
         records, error = summary
-        self._count_held_back = self.count + len(records)
+        self._rejected_total = self.count + len(records)
         path = self._policy.quarantine
         where = ""
         if path is not None:
@@ -357,6 +365,6 @@ class ErrorCounter:
         )
         raise TooManyErrors(
             f"At most max_errors={self._policy.max_errors} records may fail, but"
-            f" {self._count_held_back} records failed. The last were:"
+            f" {self._rejected_total} records failed. The last were:"
             f" {last_texts}.{where} {self._advice}"
         ) from error

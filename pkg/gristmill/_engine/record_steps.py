@@ -229,7 +229,7 @@ class TolerantStepsNode(StepsNode):
         self._replays = self._replays or self._substitutes
 
     def __next__(self) -> Record[Any]:
-        while not (self._passes_turn and self._errors.too_many_errors):
+        while not (self._passes_turn and self._errors.should_pass_turn):
             result = self._next_result()
             if not isinstance(result, Exception):
                 self._errors.is_first_element = False
@@ -250,7 +250,7 @@ class TolerantStepsNode(StepsNode):
     def _next_results(self) -> Iterator[Result]:
         if not self._substitutes:
             return super()._next_results()
-        if self._passes_turn and self._errors.too_many_errors:
+        if self._passes_turn and self._errors.should_pass_turn:
             raise StopIteration
         input_positions = self._input_positions.copy()
         split_position = self._split_position

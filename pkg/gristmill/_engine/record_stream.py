@@ -65,7 +65,7 @@ class RecordStream:
         chain = self._chain
         if chain is None:
             # Bad records on the way to this position count for earlier outputs.
-            self.record_errors.replay()
+            self.record_errors.lift_limit()
             chain = self._resume()
         self.record_errors.begin()
         try:

@@ -12,6 +12,7 @@ from gristmill._base import blocked_time
 
 R = TypeVar("R")
 
+# The number of blocks for which a verdict on reads of blocks holds.
 BLOCKS_BETWEEN_PROBES = 256
 # Threads that wait do not use the processor.  If it was busy for a larger part of the
 # time, the threads may have waited for it.
@@ -34,7 +35,10 @@ class _MeasuredRead(NamedTuple):
 
 
 class Trial:
-    """Measures reads by threads.  Any thread may call `read`."""
+    """Measures reads by threads.
+
+    Any thread may call `read`.  Appending to the list needs no lock.
+    """
 
     def __init__(self) -> None:
         self._start = blocked_time.clocks()
@@ -53,7 +57,10 @@ class Trial:
         return element
 
     def end(self) -> None:
-        """Count the time since the start of the trial as one read that waited."""
+        """Count the time since the start of the trial as one read that waited.
+
+        This is for a trial of a read that native threads make.
+        """
         end = blocked_time.clocks()
         self._reads.append(_MeasuredRead(end.wall_s - self._start.wall_s, end))
 
@@ -76,20 +83,23 @@ class SlowProbe:
     """Measures some reads, and decides for the next ones whether threads should read.
 
     The caller's own reads are measured first.  If one waits, threads read on trial.
+    Not thread-safe, except for reads of the trial.
 
     Args:
         slow_s: A read that waits for longer is slow, in seconds.
-        reads: Measured reads that a verdict needs.
-        interval: Reads for which a verdict holds.
+        reads: The number of measured reads that a verdict needs.
+        interval: The number of reads for which a verdict holds.
         waits: The verdict before the first measured read.
 
     Attributes:
-        waits: True if reads wait.  None if that is unknown: during a trial, and after
-            a trial without a result, when the caller's own reads decide.
-        left: Reads until the next probe.  The user of the probe counts them down.
-        trial: The trial under way.
-        record_s: Duration of the last read that `read_timed` measured, in seconds for
-            each record.
+        waits: The verdict: True if reads wait, so threads should read.  None if that is
+            unknown: during a trial, and after a trial without a result, when the
+            caller's own reads decide.
+        until_probe: The number of reads until the next probe.  The user of the probe
+            counts them down.
+        trial: The trial under way, in which threads read, or None.
+        record_s: The duration of the last read that `read_timed` measured, in seconds
+            for each record.
     """
 
     __slots__ = (
@@ -97,10 +107,10 @@ class SlowProbe:
         "_measured_s",
         "_reads",
         "interval",
-        "left",
         "record_s",
         "slow_s",
         "trial",
+        "until_probe",
         "waits",
     )
 
@@ -110,20 +120,20 @@ class SlowProbe:
         self.slow_s = slow_s
         self.interval = interval
         self.waits = waits
-        self.left = 0
+        self.until_probe = 0
         self.trial: Trial | None = None
         self.record_s = math.inf
         self._reads = reads
         self._last_was_long = True
-        # The last reads of the caller.
+        # The times that the last reads of the caller waited.
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
 
     def read_timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
         """Call `read`; return its result and the time it waited, in seconds.
 
-        The time is for each of `count` records, or None if it is unknown.  After a
-        quick read, only the duration is measured, since `read_timed` takes some
-        microseconds.
+        The time is for each of `count` records.  After a quick read, only the duration
+        is measured, because the function `read_timed` takes some microseconds.  If that
+        duration is long, the time waited is None, for unknown.
         """
         waited_s = None
         if self._last_was_long:
@@ -138,7 +148,7 @@ class SlowProbe:
         return result, waited_s if self._last_was_long else 0.0
 
     def add(self, seconds: float) -> bool:
-        """Add a measured read; return whether there are enough for a verdict."""
+        """Add a measured read; if there are enough, set `waits` and return True."""
         measured_s = self._measured_s
         measured_s.append(seconds)
         if len(measured_s) < self._reads:
@@ -170,7 +180,7 @@ class SlowProbe:
     def begin_trial(self) -> None:
         """Leave the verdict to the next reads by threads."""
         self.waits = None
-        self.left = 0
+        self.until_probe = 0
         self._measured_s.clear()
         self.trial = Trial()
 
@@ -184,5 +194,5 @@ class SlowProbe:
         """End the probe.  The next read is probed if `waits` is None."""
         self.trial = None
         self.waits = waits
-        self.left = 0 if waits is None else self.interval
+        self.until_probe = 0 if waits is None else self.interval
         self._measured_s.clear()

@@ -1,5 +1,8 @@
 # cython: boundscheck=False, wraparound=False
-"""Writes outputs into a slot of shared memory."""
+"""Writes outputs into a slot of shared memory.
+
+docs/formats/slot.md describes `Row` and its rest, the part of an output after the row.
+"""
 cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -38,7 +41,9 @@ cdef tuple _OBJECT_SPEC = (OBJECT,)
 
 @cython.final
 cdef class SlotWriter:
-    """Allocates the memory of one slot from its start.
+    """Allocates the memory of one slot from its start.  Not thread-safe.
+
+    The caller owns the slot, which must exist as long as the arrays from `empty`.
 
     Args:
         address: The address of the slot.
@@ -47,9 +52,10 @@ cdef class SlotWriter:
 
     cdef readonly uintptr_t address
     cdef readonly Py_ssize_t capacity
+    # The number of bytes allocated.
     cdef readonly Py_ssize_t used
-    # The offsets at which each output array in the slot begins and ends, and the
-    # largest of these ends.
+    # The offsets at which each output array in the slot begins and ends, in turn, and
+    # the largest of these ends.
     cdef cpp_vector[Py_ssize_t] _array_bounds
     cdef Py_ssize_t _last_array_end
 
@@ -61,7 +67,8 @@ cdef class SlotWriter:
     def empty(self, shape, dtype):
         """Return an uninitialized array in the slot.
 
-        If the slot is full, the array is in private memory, which `encode` copies.
+        If the slot is full, or the array contains objects, it is in private memory.
+        Then `encode` copies or pickles it.
         """
         cdef tuple sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         cdef cnp.dtype descr
@@ -83,7 +90,7 @@ cdef class SlotWriter:
         return self._array(offset, sizes, descr)
 
     cdef object _array(self, Py_ssize_t offset, tuple shape, cnp.dtype descr):
-        """Return an array on memory of the slot."""
+        """Return an array on memory of the slot, which keeps this object alive."""
         cdef cnp.npy_intp sizes[MAX_DIMENSIONS]
         cdef cnp.ndarray array
         cdef int n = <int>len(shape), i
@@ -122,10 +129,10 @@ cdef class SlotWriter:
             memcpy(target, data, nbytes)
         return offset
 
-    cdef bint _claim(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
-        """Claim bytes of the slot for an output array.
+    cdef bint _reserve(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
+        """Reserve the bytes [begin, end) of the slot for an output array in them.
 
-        Returns False, and claims nothing, if another output array overlaps them.
+        Returns False, and reserves nothing, if another output array overlaps them.
         """
         cdef size_t i
         if begin < self._last_array_end:
@@ -151,7 +158,7 @@ cdef class SlotWriter:
             if (
                 self.address <= data
                 and data + nbytes <= self.address + self.capacity
-                and self._claim(data - self.address, data - self.address + nbytes)
+                and self._reserve(data - self.address, data - self.address + nbytes)
             ):
                 return data - self.address
             return self._append(<void*>data, nbytes, 64)
@@ -177,12 +184,13 @@ def _dump(value):
 
     try:
         pickled = pickle.dumps(value, 5, buffer_callback=keep_in_band)
-        if read_only:
+        if read_only:  # Received arrays are writable, so pickle them as such.
             buffers.clear()
             pickled = writable_arrays.dumps(value, keep_in_band)
         return pickled, buffers
     except Exception:
-        # Slow to import, rarely needed.
+        # This also pickles what `pickle` rejects, such as lambdas and open files.  The
+        # module is slow to import and rarely needed.
         from gristmill._base import open_files
 
         buffers.clear()
@@ -238,6 +246,7 @@ cdef int _encode_one(
         rest_words.append(writer._place_array(array))
         for i in range(cnp.PyArray_NDIM(array)):
             rest_words.append(cnp.PyArray_DIM(array, i))
+    # The cache would take a layout with the key 1 for one with the equal key True.
     layout = (_cached_layout if walk.has_str_keys else _pickle_layout)(
         spec, len(rest_words)
     )
@@ -313,7 +322,9 @@ cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
         row_at += width
     if failure is not None:
         error, position = failure
-        row = Row(0, 0, ERROR, 0, PyBytes_GET_SIZE(error), 0, 0, 0)
+        memset(&row, 0, sizeof(Row))
+        row.flags = ERROR
+        row.rest_bytes = PyBytes_GET_SIZE(error)
         row.rest_at = writer._append(PyBytes_AS_STRING(error), row.rest_bytes, 8)
         _finish_row(writer, row_at, &row, position, position_room)
     target = writer._at(0, sizeof(Header))

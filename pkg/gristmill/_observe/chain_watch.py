@@ -5,8 +5,8 @@ whether it is timed, which takes two instructions.
 
 Other iterators have another class while their calls are timed, because Python takes
 ``__next__`` from the class.  A check in Python would slow down all iterators inside of
-chains.  So would a base class in C that checks: CPython then finds attributes later,
-and packing a batch takes 23 % more instructions.
+chains.  So would a base class in C that checks: CPython then takes longer to find
+attributes, and packing a batch takes 23 % more instructions.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from gristmill._observe.watch import Watch
 class ChainWatch(Watch):
     """Times calls of a chain's last iterator.
 
+    See `Watch` for the threads that call the methods.
+
     Attributes:
         dataset: The last dataset of the chain.
     """
@@ -39,21 +41,34 @@ class ChainWatch(Watch):
         self.dataset = dataset
         self._own_class = type(iterator)
         super().__init__(iterator, monitoring.record_next)
+        if type(iterator) is not self._own_class:
+            _renew_dict(iterator)
 
     def _samplings_of(self, iterator: Any) -> Iterator[tuple[Any, Any]]:
         return samplings_of(iterator)
 
     def _set_timing(self, iterator: Any, on: bool) -> None:
         if isinstance(iterator, TimedIterator):
-            # Keras looks for our code on the stack, where code in C does not appear.
+            # Keras looks for Gristmill's frames on the stack.  Code in C has none, so
+            # with Keras, calls go through `Watch.call` between stretches, too.
             iterator._timing = on or "keras" in sys.modules
             return
         cls = _timed_class(self._own_class) if on else self._own_class
         if type(iterator) is not cls:
             iterator.__class__ = cls
-            # CPython 3.11 and 3.12 find an attribute 12 ns later after this, unless
-            # the dict is new.
-            iterator.__dict__ = dict(iterator.__dict__)
+            # Another thread may begin a stretch while this iterator's thread sets
+            # attributes, so do not renew the dict then: that would lose them.
+            if not on:
+                _renew_dict(iterator)
+
+
+def _renew_dict(iterator: Any) -> None:
+    """Undo the slowdown of an assignment to `iterator.__class__`.
+
+    CPython 3.11 and 3.12 find an attribute 12 ns later after it, unless the dict is
+    new.  Only the thread of the iterator may call this.
+    """
+    iterator.__dict__ = dict(iterator.__dict__)
 
 
 @functools.cache
@@ -75,13 +90,13 @@ def watch_chain(iterator: DatasetIterator[Any], dataset: Any) -> None:
     """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 
-    def wake(has_failed: bool) -> None:
+    # Called in the threads that read blocks.
+    def begin_stretch(has_failed: bool) -> None:
         watched = reference()
-        # Unless some calls were timed not long ago.
         if watched is not None and (has_failed or watched._watch.is_due()):
             watched._watch.start(watched)
 
     for feed in feeds_of(iterator):
         if not is_long(feed.dataset):
-            feed.sampling = Sampling(feed.dataset, wake)
+            feed.sampling = Sampling(feed.dataset, begin_stretch)
     iterator._watch = ChainWatch(iterator, dataset)

@@ -132,6 +132,8 @@ class Meter:
 
     Attributes:
         number: The node's number, depth first; the last node of the chain is 0.
+        name: The line that describes the node in reports.
+        kind: What the node does, for example "read"; see `WAITING_KINDS`.
         inputs: The numbers of its parents.
         spec: The spec of its first element, or None before that.
         reads_cpu_time: Whether the processor time of its next call is read.
@@ -176,10 +178,12 @@ class WorkerNumbers:
     Attributes:
         import_id: See `IMPORT_ID`.
         start_ns: The time of the first call for an element, by its clock.
-        alive_ns: The time since then.
+        alive_ns: The time from then until the snapshot.
         elements: The number of elements that it returned.
         working_ns: The time in which it computed them.
         sending_ns: The processor time in which it sent them.
+        numbers: The numbers of each node.
+        specs: The specs of each node's first element, or None.
     """
 
     pid: int
@@ -216,8 +220,9 @@ class Measurement:
     """The meters of a chain.
 
     Several threads may call `start`, `stop` and `sample_element` at the same time, so
-    `_lock` guards changes of the meters' numbers, `updated_ns` and `others_ns`.
-    Reports read them without the lock.  Only the thread that receives outputs from
+    `_lock` guards changes of the meters' numbers, `updated_ns` and `others_ns`.  Other
+    fields of a meter may be set by any of these threads, and the last one prevails.
+    Reports read all without the lock.  Only the thread that receives outputs from
     workers changes `workers`, and only the thread that sends them changes `own`.
 
     Attributes:
@@ -313,7 +318,7 @@ class Measurement:
             meter.numbers.bytes += size
         if meter.spec is None:
             meter.spec = batching.spec_like(element, batching.tree_rules())
-        # This does not count as time of the node that called for the element.
+        # Exclude this time from that of the node that called for the element.
         duration_ns = time.perf_counter_ns() - start_ns
         self.state.nested_ns += duration_ns
         self.state.nested_cpu_ns += duration_ns
@@ -328,12 +333,12 @@ class Measurement:
 
     def receive(self, snapshot: bytes) -> None:
         """Keep a snapshot of a worker in place of its last one."""
-        stats: WorkerNumbers = pickle.loads(snapshot)
-        process = stats.import_id, stats.pid
+        worker: WorkerNumbers = pickle.loads(snapshot)
+        process = worker.import_id, worker.pid
         if process == (IMPORT_ID, os.getpid()):
             return  # This process has computed the stream.
-        self.workers[process] = stats
-        for meter, spec in zip(self.meters, stats.specs, strict=True):
+        self.workers[process] = worker
+        for meter, spec in zip(self.meters, worker.specs, strict=True):
             if meter.spec is None:
                 meter.spec = spec
 
@@ -355,7 +360,10 @@ class Measurement:
 
 
 class Stopwatch:
-    """Takes the time, without that of other programs if the thread did not wait."""
+    """Measures time, without that of other programs if the thread did not wait.
+
+    Only the thread that made it may read it.
+    """
 
     def __init__(self) -> None:
         self._sleeps = sleeps()
@@ -363,7 +371,7 @@ class Stopwatch:
         self._start_ns = time.perf_counter_ns()
 
     def read_ns(self) -> int:
-        """Return the time since the stopwatch was made."""
+        """Return the time since the stopwatch was made, in ns."""
         duration_ns = time.perf_counter_ns() - self._start_ns
         cpu_ns = time.thread_time_ns() - self._cpu_ns
         return duration_ns if sleeps() != self._sleeps else min(duration_ns, cpu_ns)

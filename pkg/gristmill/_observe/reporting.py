@@ -75,7 +75,7 @@ def _report_so_far(iterator: Any) -> Report:
     # The time of the first output includes the start of the workers.
     skips_first = cluster_stats is not None or bool(local_stats and local_stats.workers)
     first = min(watch.outputs, int(skips_first))
-    next_s = (watch.next_ns - first * watch.first_ns) / 1e9
+    next_s = (watch.total_ns - first * watch.first_ns) / 1e9
     seconds = next_s + watch.gap_ns / 1e9
     report = _measured_report(
         watch.outputs - first,

@@ -2,12 +2,12 @@
 
 Each iterator that users get has a `Watch`.  `Watch.call` makes a call of the iterator
 and measures its duration.  A loader's iterator counts its calls down in
-`Watch.calls_until_sample`, and makes a call through `Watch.call` when the count reaches
+`Watch.calls_until_timed`, and makes a call through `Watch.call` when the count reaches
 0.  `chain_watch.py` explains how chains do that.
 
 A stretch of calls is timed when the iterator is new.  In a chain that is read by index,
 the next stretch begins when `Sampling` measures a block, after two seconds or more.  In
-a loader, it begins after the number of calls expected in two seconds.  In other
+a loader, it begins after as many calls as are likely to take two seconds.  In other
 chains, all calls are timed.  If a timed call fails, Gristmill's frames are cut from the
 traceback.
 """
@@ -30,6 +30,7 @@ from gristmill._observe.passes import PassStart
 
 # The number of timed calls after which their durations are added up.
 FLUSH_CALLS = 128
+# The number of timed calls whose durations are kept.
 MAX_DURATIONS = 8192
 # Two blocks of short elements, so that the computation of blocks is timed as well.
 STRETCH_CALLS = 1024
@@ -42,45 +43,49 @@ STRETCH_INTERVAL_NS = 2_000_000_000
 class Watch:
     """Times calls of one iterator and adds up the times.
 
-    The thread that iterates calls the methods.  Threads that read blocks call only
-    `start` and `is_due`, without a lock.
+    The thread that iterates calls the methods.  Threads that read blocks of a chain
+    call only `start` and `is_due`, without a lock.  If that happens at the end of a
+    stretch, calls may stay untimed until the next `start`.
 
     Args:
         iterator: The iterator.
         record: Called with the durations of calls, in ns, while metrics are recorded.
-        samples_periodically: Whether to time stretches even if no block is measured.
+        times_periodically: Whether to begin a stretch every `STRETCH_INTERVAL_NS`, as
+            for a loader, in which no `Sampling` does that.
 
     Attributes:
-        calls_until_sample: A loader decrements this before each call, and times the
+        calls_until_timed: A loader decrements this before each call, and times the
             call if the result is 0 or less.  It is NEVER_CALLS during a timed call, so
             that nested calls are not timed.
-        times: Beginnings and ends of calls that are not added up yet, in ns.
+        times: The beginning and the end, in turn, of each call that is not added up
+            yet, in ns.
         complete: Whether all calls were timed.
         outputs: The number of timed calls that returned an element.
-        next_ns: The total duration of the timed calls that returned an element.
+        total_ns: The total duration of these calls.
         first_ns: The duration of the first of these calls.
         gap_ns: The time that the consumer spent between timed calls, in ns.
         sized_elements: The number of elements whose size was measured.
         bytes: The total size of these elements.
         durations_ns: The durations of the last `MAX_DURATIONS` timed calls.
-        pass_start: Counts the iteration during its first two calls; then None.
+        pass_start: Counts this iteration of the dataset during its first two calls;
+            then None.
     """
 
     def __init__(
         self,
         iterator: Any,
         record: Callable[[list[int]], None],
-        samples_periodically: bool = False,
+        times_periodically: bool = False,
     ) -> None:
         self._record = record
         self.pass_start: PassStart | None = None
-        self._samples_periodically = samples_periodically
-        self.calls_until_sample = 0
+        self._times_periodically = times_periodically
+        self.calls_until_timed = 0
         self.times: list[int] = []
         # `times` is added up when it has this many entries.
         self._flush_threshold = 2 if monitoring.is_on() else 2 * FLUSH_CALLS
         self.complete = True
-        self.outputs = self.next_ns = self.gap_ns = self.first_ns = 0
+        self.outputs = self.total_ns = self.gap_ns = self.first_ns = 0
         self.sized_elements = self.bytes = 0
         self.durations_ns: collections.deque[int] = collections.deque(
             maxlen=MAX_DURATIONS
@@ -96,7 +101,7 @@ class Watch:
         self.start(iterator)
 
     def start(self, iterator: Any) -> None:
-        """Time the next calls: begin a stretch, or begin the current one again."""
+        """Time the next calls: begin a stretch, or extend the current one."""
         if not self._stretch_end:
             self._last_end_ns = 0
             for sampling, feed in self._samplings_of(iterator):
@@ -104,21 +109,21 @@ class Watch:
         self._stretch_end = self.outputs + STRETCH_CALLS
         self._due_ns = time.perf_counter_ns() + STRETCH_INTERVAL_NS
         self._traces = is_tracing()
-        self.calls_until_sample = 0
+        self.calls_until_timed = 0
         try:
             self._set_timing(iterator, on=True)
-        except TypeError:  # The class of the iterator forbids it.
+        except TypeError:  # Python does not let its class be changed.
             self.complete = False
 
     def is_due(self) -> bool:
-        """Return whether a stretch began long enough ago."""
+        """Return whether the next stretch may begin."""
         return time.perf_counter_ns() >= self._due_ns
 
     def call(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
         """Return `advance(iterator)`, and measure its duration during a stretch."""
         if not self._stretch_end:
-            # Between stretches, Keras still needs a Python frame of Gristmill.
-            if not self._samples_periodically:
+            # A chain gets here only for Keras, see `ChainWatch._set_timing`.
+            if not self._times_periodically:
                 return advance(iterator)
             self.start(iterator)
         if self.pass_start is not None:
@@ -126,7 +131,7 @@ class Watch:
         if self._traces:
             advance = functools.partial(_call_annotated, advance)
         times = self.times
-        self.calls_until_sample = NEVER_CALLS
+        self.calls_until_timed = NEVER_CALLS
         start_ns = time.perf_counter_ns()
         try:
             element = advance(iterator)
@@ -136,7 +141,7 @@ class Watch:
             cut_own_frames(error, getattr(iterator, "_CUT_IS_NOTED", True))
             raise
         finally:
-            self.calls_until_sample = 0
+            self.calls_until_timed = 0
         if len(times) >= self._flush_threshold:
             self._record_calls(iterator, element)
         return element
@@ -157,7 +162,7 @@ class Watch:
         if not self.outputs:
             self.first_ns = durations_ns[0]
         self.outputs += len(durations_ns)
-        self.next_ns += sum(durations_ns)
+        self.total_ns += sum(durations_ns)
         self.gap_ns += int(ends[-1]) - self._last_end_ns - sum(durations_ns)
         self._last_end_ns = int(ends[-1])
         self.durations_ns.extend(durations_ns)
@@ -180,30 +185,38 @@ class Watch:
             self._last_end_ns = time.perf_counter_ns()
         if self.outputs < self._stretch_end or monitoring.is_on() or is_tracing():
             return
-        if self._samples_periodically or samplings:
+        if self._times_periodically or samplings:
             self._pause(iterator)
 
     def _pause(self, iterator: Any) -> None:
         """Stop timing calls until the next stretch."""
-        self.calls_until_sample = NEVER_CALLS
-        if self._samples_periodically:
+        self.calls_until_timed = NEVER_CALLS
+        if self._times_periodically:
             stretch_start_ns = self._due_ns - STRETCH_INTERVAL_NS
             elapsed_ns = time.perf_counter_ns() - stretch_start_ns
-            self.calls_until_sample = (
+            self.calls_until_timed = (
                 STRETCH_CALLS * (STRETCH_INTERVAL_NS - elapsed_ns) // elapsed_ns
             )
-            if self.calls_until_sample < STRETCH_CALLS:
+            if self.calls_until_timed < STRETCH_CALLS:
                 self.start(iterator)
                 return
+        # In this order: if another thread calls `start` in between, some calls are not
+        # timed.  In the other order, untimed calls would count as timed.
+        self._set_timing(iterator, on=False)
         self._stretch_end = 0
         self.complete = False
-        self._set_timing(iterator, on=False)
 
     def _set_timing(self, iterator: Any, on: bool) -> None:
-        """Route the iterator's calls through `call`, or stop doing so."""
+        """Route the iterator's calls through `call`, or stop doing so.
+
+        Overridden by `ChainWatch`.  Loaders use `calls_until_timed` instead.
+        """
 
     def _samplings_of(self, iterator: Any) -> Iterable[tuple[Any, Any]]:
-        """Return pairs of a `Sampling` and the iterator that reads its blocks."""
+        """Return pairs of a `Sampling` and the iterator that reads its blocks.
+
+        Overridden by `ChainWatch`.
+        """
         return ()
 
 

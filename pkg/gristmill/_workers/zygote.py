@@ -38,7 +38,7 @@ from gristmill._workers.processes import (
 _IDLE_CHECK_S = 0.05
 # After this time a worker no longer delays the start of others.
 _MAX_START_S = 2.0
-# The time that workers have for leaving after the supervisor has dismissed them.
+# The time that workers have to end after the supervisor has closed the socket.
 _LEAVE_S = 1.0
 
 
@@ -48,10 +48,11 @@ class Zygote:
     Args:
         group: The number of the supervisor's worker group.
         loads_in_workers: Whether each worker loads the program for itself.
-        main: The result of running the main program in the launcher.
-        fds: The descriptors of the supervisor's socket, setup, blob, arena and the
-            eventfd that notifies the parent, followed by those that the program
-            inherits.  The zygote owns them.
+        main: The result of running the main script in the launcher.
+        fds: The descriptors of the socket to the supervisor, the setup (the pickled
+            dict from `parent.setup`), the blob (the pickled program), the arena (the
+            memory shared with the workers), and the eventfd by which workers wake the
+            parent, followed by those that the program inherits.  The zygote owns them.
     """
 
     def __init__(
@@ -69,11 +70,12 @@ class Zygote:
         self._start_requests: deque[Message] = deque()
         self._workers = Children(self._supervisor, EXITED)
         self._throttle = StartThrottle()
+        # Defines `run_main`, `load` and `serve`, for example `_engine.worker`.
         self._entry: types.ModuleType
         self._program: Any = None
 
     def run(self) -> None:
-        """Load the program, then fork workers until the supervisor is gone."""
+        """Load the program, then fork workers until the supervisor closes its end."""
         with self._supervisor:
             self._run()
 
@@ -85,7 +87,7 @@ class Zygote:
                 self._send_failure(self._main.failure)
                 return
             if not self._loads_in_workers:
-                if self._runs_main:
+                if self._workers_run_main:
                     # The program starts threads, which a fork would lose. This zygote
                     # exits; the next one lets each worker load the program.
                     send(self._supervisor, Message(LOAD_IN_WORKERS))
@@ -112,14 +114,14 @@ class Zygote:
             self._send_failure(traceback.format_exc())
 
     @property
-    def _runs_main(self) -> bool:
-        """True if each worker runs the main program for itself."""
+    def _workers_run_main(self) -> bool:
+        """True if each worker runs the main script for itself."""
         return self._main.in_workers and bool(self._setup["main"])
 
     def _load(self) -> None:
         """Load the program, in the zygote or in each worker."""
         with nesting.importing():
-            if self._runs_main:
+            if self._workers_run_main:
                 self._entry.run_main(self._setup["main"])
             self._program = self._entry.load(self._blob_fd)
 
@@ -127,36 +129,36 @@ class Zygote:
         send_failure(self._supervisor, self._group, reason)
 
     def _serve(self) -> None:
-        """Start the requested workers until the supervisor is gone."""
+        """Start the requested workers until the supervisor closes its end."""
         while True:
             check_ms = round(_IDLE_CHECK_S * 1e3) if self._start_requests else None
             for ready in self._workers.wait(check_ms):
-                if ready in self._throttle.fds:
-                    self._stop_watching(ready)
+                if ready in self._throttle.starting:
+                    self._forget_start_pipe(ready)
                 elif received := receive(self._supervisor):
                     self._start_requests.append(received[0])
                 else:
                     return self._let_workers_leave()
             if self._start_requests:
-                for fd in self._throttle.idle_pipes():
-                    self._stop_watching(fd)
+                for fd in self._throttle.pipes_to_ignore():
+                    self._forget_start_pipe(fd)
             while self._start_requests and self._throttle.has_room():
                 self._start(self._start_requests.popleft())
 
     def _let_workers_leave(self) -> None:
-        """Wait for the workers, which were asked to stop.
+        """Wait up to `_LEAVE_S` for the workers, which were told to stop.
 
         The remaining ones are killed when this process ends.
         """
         self._workers.poll.unregister(self._supervisor)
-        for fd in [*self._throttle.fds]:
-            self._stop_watching(fd)
+        for fd in [*self._throttle.starting]:
+            self._forget_start_pipe(fd)
         deadline = time.monotonic() + _LEAVE_S
         while self._workers.count and (left_s := deadline - time.monotonic()) > 0:
             self._workers.wait(round(left_s * 1e3))
 
     def _start(self, request: Message) -> None:
-        # The worker closes its end after its first unit.
+        # See `StartThrottle`.
         started_read, started_write = os.pipe()
 
         def run_child() -> None:
@@ -168,13 +170,13 @@ class Zygote:
         self._throttle.add(started_read, pid)
         self._workers.poll.register(started_read, select.POLLIN)
 
-    def _stop_watching(self, started_read: int) -> None:
+    def _forget_start_pipe(self, started_read: int) -> None:
         self._workers.poll.unregister(started_read)
         self._throttle.drop(started_read)
         os.close(started_read)
 
     def _run_worker(self, request: Message, started_write: int) -> None:
-        for fd in self._throttle.fds:
+        for fd in self._throttle.starting:
             os.close(fd)
         name = self._setup["name"].format(request.worker)
         look_like_worker(name, self._setup["pid"])
@@ -222,35 +224,38 @@ def adopt_parent_state(state: dict[str, Any]) -> types.ModuleType:
 class StartThrottle:
     """Limits the number of workers that start at the same time to the number of cores.
 
-    A worker has started when it has its first output; it then closes its end of a pipe.
-    If all started at once, they would share the cores, and each first output would be
-    late. A worker that uses little CPU time, because it waits for its source, does not
-    count.
+    A worker counts as started once it has computed its first unit. It then closes its
+    end of a pipe. If all started at once, they would share the cores, and each first
+    output would be late. A worker that uses little CPU time, because it waits for its
+    source, does not count.
+
+    Attributes:
+        starting: The pid and the start time of each worker that is starting, by this
+            process's end of its pipe.
     """
 
     def __init__(self) -> None:
-        # By this process's end of the pipe: the pid and the start time of the worker.
-        self.fds: dict[int, tuple[int, float]] = {}
+        self.starting: dict[int, tuple[int, float]] = {}
 
     def add(self, fd: int, pid: int) -> None:
-        self.fds[fd] = pid, time.monotonic()
+        self.starting[fd] = pid, time.monotonic()
 
     def drop(self, fd: int) -> None:
-        del self.fds[fd]
+        del self.starting[fd]
 
     def has_room(self) -> bool:
-        return len(self.fds) < len(os.sched_getaffinity(0))
+        return len(self.starting) < len(os.sched_getaffinity(0))
 
-    def idle_pipes(self) -> list[int]:
+    def pipes_to_ignore(self) -> list[int]:
         """Return the pipes of workers that no longer delay others: idle or slow."""
         now = time.monotonic()
-        idle = []
-        for fd, (pid, start) in self.fds.items():
+        fds = []
+        for fd, (pid, start) in self.starting.items():
             running_s = now - start
             is_idle = running_s > _IDLE_CHECK_S and _processor_time(pid) < running_s / 4
             if is_idle or running_s > _MAX_START_S:
-                idle.append(fd)
-        return idle
+                fds.append(fd)
+        return fds
 
 
 def _processor_time(pid: int) -> float:

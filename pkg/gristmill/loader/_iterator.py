@@ -101,7 +101,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         # With profiling, the time of all calls is logged at the end, so time each call.
         samples = not data_loader.multiprocessing_options.enable_profiling
         self._watch = Watch(
-            self, monitoring.record_get_next, samples_periodically=samples
+            self, monitoring.record_get_next, times_periodically=samples
         )
 
     def __iter__(self) -> Self:
@@ -109,9 +109,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     def __next__(self) -> T:
         watch = self._watch
-        watch.calls_until_sample -= 1
+        watch.calls_until_timed -= 1
         try:
-            if watch.calls_until_sample > 0:
+            if watch.calls_until_timed > 0:
                 output: T = self._run.next()
             else:
                 output = watch.call(self, lambda iterator: iterator._run.next())
@@ -121,7 +121,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
                 log.warning(
                     "%d outputs, waited %.3f s in total",
                     watch.outputs,
-                    watch.next_ns / 1e9,
+                    watch.total_ns / 1e9,
                 )
             raise
         except BaseException as error:
@@ -148,7 +148,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """
         position = self._data_loader._restore(state, self._validate_state)
         self._from_state = True
-        self._error_counter.restart(position.errors)
+        self._error_counter.restore_count(position.errors)
         current = self._run.position
         if (position.streams, position.epoch) == (current.streams, current.epoch):
             self._run.restart(position)

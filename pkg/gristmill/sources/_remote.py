@@ -53,13 +53,13 @@ _STAMP_KEYS = (
 
 
 class RemoteFile:
-    """Read ranges of a remote file.
+    """A remote file whose ranges can be read.
 
     Any thread may read at any time. A pickled copy opens the file again at its first
     read, and so does a forked child. Both keep the size and the stamps that the file
     had when this object was constructed, so that they can detect changes.
 
-    `sleep` waits the given number of seconds between attempts.
+    `sleep` waits the given number of seconds between attempts; tests replace it.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class RemoteFile:
             return await web.get(offset, offset + size, self._tag)
         return bytes(await filesystem._cat_file(path, start=offset, end=offset + size))
 
-    def read_after(self, offset: int, size: int, failed: FailedRequest) -> bytes:
+    def retry_failed(self, offset: int, size: int, failed: FailedRequest) -> bytes:
         """Continue a read whose fetch failed: try again, or raise the final error."""
         error = failed.error
         if isinstance(error, WrongSizeError):
@@ -177,7 +177,7 @@ class RemoteFile:
         """Return the time to wait after a failed attempt of a fetch, in seconds."""
         wait_s = self._delay_s(error, attempt)
         if self._sleep is time.sleep:
-            return wait_s
+            return wait_s  # The event loop waits.
         self._sleep(wait_s)
         return 0.0
 
@@ -188,8 +188,8 @@ class RemoteFile:
     def change(self) -> str:
         """Return how the file changed since it was opened, or "" if it did not.
 
-        Compares size and stamps, as far as the storage has them. Returns "" if the
-        storage does not answer, too.
+        Compares size and stamps, as far as the storage has them. Also returns "" if the
+        storage does not answer.
         """
         try:
             size, stamp = self._request_info()
@@ -227,7 +227,7 @@ class RemoteFile:
             self._connection = (os.getpid(), filesystem, path, web)
         return self._connection[1:]
 
-    def _limit(self, filesystem: Any) -> dict[str, Any]:
+    def _timeout_arguments(self, filesystem: Any) -> dict[str, Any]:
         """Return keyword arguments that limit a call's time, if it accepts any."""
         is_async = getattr(filesystem, "async_impl", False)
         return {"timeout": self._options.timeout_s} if is_async else {}
@@ -237,7 +237,7 @@ class RemoteFile:
         filesystem, path, _ = self._filesystem()
         # A cached listing would hide a change.
         filesystem.invalidate_cache(path)
-        info = filesystem.info(path, **self._limit(filesystem))
+        info = filesystem.info(path, **self._timeout_arguments(filesystem))
         if info.get("type") == "directory":
             raise IsADirectoryError("found a directory, expected a file")
         if info.get("size") is None:
@@ -254,10 +254,10 @@ class RemoteFile:
             return b""
         subject = f"bytes {offset} to {offset + size - 1}"
         return self._retry(
-            subject, lambda: self._fetch(offset, size), self.change, failed
+            subject, lambda: self._read_once(offset, size), self.change, failed
         )
 
-    def _fetch(self, offset: int, size: int) -> bytes:
+    def _read_once(self, offset: int, size: int) -> bytes:
         """Wait for a turn, and read a range in one attempt."""
         requests = self.requests
         ticket = requests.wait_for_turn()
@@ -274,8 +274,9 @@ class RemoteFile:
         return data
 
     def _cat(self, offset: int, size: int) -> bytes:
+        """Return the answer to one request, of any size."""
         filesystem, path, _ = self._filesystem()
-        time_limit = self._limit(filesystem)
+        time_limit = self._timeout_arguments(filesystem)
         if self.fetches:
             asyn = importlib.import_module("fsspec.asyn")
             data: bytes = asyn.sync(self.loop, self.get, offset, size, **time_limit)
@@ -308,7 +309,10 @@ class RemoteFile:
         change: Callable[[], str],
         failed: tuple[Exception, int] | None = None,
     ) -> T:
-        """Call until it succeeds or fails for good; `failed` is as in `_read`."""
+        """Return the result of `call`; call it again after transient errors.
+
+        The final error contains `subject` and `change()`. `failed` is as in `_read`.
+        """
         error, attempt = failed or (None, 0)
         while True:
             if error is not None:

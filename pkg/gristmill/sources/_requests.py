@@ -38,6 +38,9 @@ WAKE_BYTES = 4 << 20
 class HostRequests:
     """The requests of this process to one host. Any thread may call.
 
+    When the turn of a request comes, it gets a ticket, the value of
+    `RequestLimit.begin`, and returns it when it ends.
+
     The lock guards the limit and the queue. Requests are started without the lock.
     """
 
@@ -53,7 +56,13 @@ class HostRequests:
         self._start_waiting()
 
     def end(self, ticket: int, nbytes: int, *, failed: bool = False) -> None:
-        """Count an answered request, see `RequestLimit.end`, and start waiting ones."""
+        """Count a request that has ended, and start waiting ones.
+
+        Args:
+            ticket: The ticket of the request.
+            nbytes: The size of the answer.
+            failed: Whether a transient error ended it.
+        """
         self._count(ticket, nbytes, failed)
         self._start_waiting()
 
@@ -79,7 +88,7 @@ class HostRequests:
         return next_of_loop
 
     def wait_for_turn(self) -> int:
-        """Wait in this thread for a turn, and return the value to pass to `end`."""
+        """Wait in this thread for a turn, and return the ticket to pass to `end`."""
         thread = _Thread()
         self.submit(thread)
         try:
@@ -147,7 +156,7 @@ class FetchedFile(Protocol):
     async def get(self, offset: int, size: int) -> bytes:
         """Return a range of bytes, using one request."""
 
-    def read_after(self, offset: int, size: int, failed: FailedRequest) -> bytes:
+    def retry_failed(self, offset: int, size: int, failed: FailedRequest) -> bytes:
         """Return a range after the attempts of a fetch failed, or raise the error."""
 
     def delay_s(self, error: Exception, attempt: int) -> float:
@@ -174,13 +183,15 @@ class WrongSizeError(Exception):
 class Fetch:
     """Ranges that are being read: [(file, offset, size), ...].
 
-    Only one thread, the reader, may call `take` and `close`. The thread of the event
-    loop calls `arrive` and owns the answers that the reader has not received.
+    Only one thread, the reader, may call `take` and `close`. The threads of the files'
+    event loops call `arrive`; there are several if `storage_options` name loops.
     """
 
     def __init__(self, ranges: Sequence[tuple[FetchedFile, int, int]]) -> None:
         self._ranges = ranges
         self._answers: queue.SimpleQueue[list[tuple[int, Any]]] = queue.SimpleQueue()
+        # Guards the next three fields.
+        self._lock = threading.Lock()
         # Answers that were not yet passed to the reader.
         self._batch: list[tuple[int, Any]] = []
         self._batch_bytes = 0
@@ -197,31 +208,35 @@ class Fetch:
             loop.call_soon_threadsafe(_submit, [r for r in requests if r.loop is loop])
 
     def take(self) -> list[tuple[int, Any]]:
-        """Wait for answers, and return pairs (number of the range, bytes or error)."""
+        """Wait for answers, and return pairs (number of the range, bytes or error).
+
+        Returns each range once, in any order. Do not call it after the last one.
+        """
         answers = []
         for number, answer in self._answers.get():
             if isinstance(answer, FailedRequest):
                 file, offset, size = self._ranges[number]
                 try:
-                    answer = file.read_after(offset, size, answer)
+                    answer = file.retry_failed(offset, size, answer)
                 except Exception as error:
                     answer = error
             answers.append((number, answer))
         return answers
 
     def close(self) -> None:
-        """Start no further requests."""
+        """Start no further requests. Do not call `take` afterwards."""
         self.closed = True
 
     def arrive(self, number: int, answer: Any) -> None:
-        """Accept bytes or a `FailedRequest`; called on the loop's thread."""
-        self._batch.append((number, answer))
-        self._unanswered_count -= 1
-        if isinstance(answer, bytes):
-            self._batch_bytes += len(answer)
-        if self._batch_bytes >= WAKE_BYTES or not self._unanswered_count:
-            self._answers.put(self._batch)
-            self._batch, self._batch_bytes = [], 0
+        """Accept bytes or a `FailedRequest`; called on the thread of a loop."""
+        with self._lock:
+            self._batch.append((number, answer))
+            self._unanswered_count -= 1
+            if isinstance(answer, bytes):
+                self._batch_bytes += len(answer)
+            if self._batch_bytes >= WAKE_BYTES or not self._unanswered_count:
+                self._answers.put(self._batch)
+                self._batch, self._batch_bytes = [], 0
 
 
 def _submit(requests: list[_Request]) -> None:
@@ -231,7 +246,15 @@ def _submit(requests: list[_Request]) -> None:
 
 @dataclasses.dataclass(eq=False)
 class _Request:
-    """A request for a range; used on the loop's thread."""
+    """A request for a range.
+
+    Any thread may read `is_wanted` and call `start`. All else is used on the thread of
+    `loop`.
+
+    Attributes:
+        attempt: The number of the current or next attempt, from 1.
+        task: The task that makes the request, once it has started.
+    """
 
     fetch: Fetch
     number: int
@@ -241,6 +264,7 @@ class _Request:
     loop: asyncio.AbstractEventLoop
     host: HostRequests
     attempt: int = 1
+    task: asyncio.Task[None] = dataclasses.field(init=False)
 
     @property
     def is_wanted(self) -> bool:
@@ -256,7 +280,7 @@ class _Request:
             self.loop.call_soon_threadsafe(self._begin, ticket)
 
     def _begin(self, ticket: int) -> None:
-        # Keep a reference: the loop itself has only a weak one.
+        # The loop keeps only a weak reference to a task.
         self.task = self.loop.create_task(_make_requests(self, ticket))
 
     async def make(self, task: asyncio.Task[None]) -> tuple[bytes, Exception | None]:
@@ -299,7 +323,7 @@ async def _make_requests(request: _Request, ticket: int) -> None:
 
     With one task per request, the objects of many answers would be allocated and freed
     in bursts. The garbage collector mistakes that for growth, and would use a fifth of
-    the time.
+    the processor time.
     """
     loop, task = request.loop, request.task
     current: tuple[_Request, int] | None = request, ticket
@@ -322,5 +346,5 @@ def requests_of(host: str, max_requests: int) -> HostRequests:
     """
     key = os.getpid(), host, max(1, max_requests // share.processes())
     existing = _hosts.get(key)
-    # Threads that race here get the same object.
+    # setdefault() returns the same object to threads that race here.
     return existing or _hosts.setdefault(key, HostRequests(key[2]))

@@ -272,7 +272,7 @@ void test_crop_outside_picture_is_error() {
        {gristmill::Box{-1, 0, 1, 1}, gristmill::Box{0, 0, 3, 1},
         gristmill::Box{0, 0, 1, 4}, gristmill::Box{0, 0, 0, 1},
         gristmill::Box{2, 0, 1, 1},
-        gristmill::Box{RenderPlan::kMaxPixels, 0, RenderPlan::kMaxPixels, 1}}) {
+        gristmill::Box{RenderPlan::kMaxLength, 0, RenderPlan::kMaxLength, 1}}) {
     RenderPlan plan = whole(1, 1);
     plan.crop = box;
     CHECK(!renderer.render(in_memory(pixels, 2, 3), plan, &out).ok());

@@ -364,7 +364,9 @@ class TestMixtureStates:
     def test_unnamed_parts_must_keep_their_count(self):
         parts = list(self.parts().values())
         state = iter(IterDataset.mix(parts[:2])).get_state()
-        with pytest.raises(gristmill.StateMismatch, match="2 parts, expected 3 parts"):
+        with pytest.raises(
+            gristmill.StateMismatch, match="expected 3 datasets, got 2 datasets"
+        ):
             iter(IterDataset.mix(parts)).set_state(state)
         with pytest.raises(gristmill.StateMismatch, match="needs names"):
             iter(IterDataset.mix(self.parts())).set_state(state)

@@ -3,6 +3,7 @@
 import abc
 import os
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -242,6 +243,42 @@ def test_records_before_a_failure_are_kept(slow, bad):
     elements, failure = read(made(source), source, 0, 10)
     assert elements == [10 * i for i in range(bad)]
     assert str(failure) == f"record {bad} is gone"
+
+
+class EndsAtTimeout(Future):
+    """A read that ends just after the wait for it has timed out."""
+
+    def __init__(self, element, failure):
+        super().__init__()
+        self._outcome = element, failure
+
+    def _time_out(self, timeout):
+        if timeout is not None and not self.done():
+            element, failure = self._outcome
+            if failure is None:
+                self.set_result(element)
+            else:
+                self.set_exception(failure)
+            raise TimeoutError
+
+    def result(self, timeout=None):
+        self._time_out(timeout)
+        return super().result(timeout)
+
+    def exception(self, timeout=None):
+        self._time_out(timeout)
+        return super().exception(timeout)
+
+
+@pytest.mark.parametrize("failure", [None, OSError("record 3 is gone")])
+def test_read_that_ends_at_the_timeout_is_used(slow, failure):
+    source = Source()
+    reader = made(source)
+    assert read(reader, source, 0, 1) == ([0], None)
+    reader.start(1)
+    reader._futures[3] = EndsAtTimeout(30, failure)
+    expected = [10, 20, 30, 40] if failure is None else [10, 20]
+    assert read(reader, source, 1, 4) == (expected, failure)
 
 
 def test_forget_drops_records_read_ahead(slow):

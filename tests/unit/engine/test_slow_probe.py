@@ -38,7 +38,7 @@ def clock(monkeypatch):
 
 def test_fast_reads_keep_the_next_ones_in_the_caller(probe):
     assert [probe.add_read(0.5) for _ in range(3)] == [False, False, True]
-    assert (probe.waits, probe.left, probe.trial) == (False, INTERVAL, None)
+    assert (probe.waits, probe.until_probe, probe.trial) == (False, INTERVAL, None)
 
 
 def test_unknown_read_resets_the_count_of_fast_reads(probe):
@@ -49,7 +49,7 @@ def test_unknown_read_resets_the_count_of_fast_reads(probe):
 
 def test_slow_read_begins_a_trial(probe):
     assert probe.add_read(1.5)
-    assert (probe.waits, probe.left) == (None, 0)
+    assert (probe.waits, probe.until_probe) == (None, 0)
     assert isinstance(probe.trial, Trial)
 
 
@@ -71,7 +71,7 @@ def test_trial_decides_by_its_median_read(probe, clock, waited_s, busy_s, waits)
         assert probe.trial.read(Source(), key) == key
     probe.judge_trial()
     assert (probe.waits, probe.trial) == (waits, None)
-    assert probe.left == (0 if waits is None else INTERVAL)
+    assert probe.until_probe == (0 if waits is None else INTERVAL)
 
 
 @pytest.mark.parametrize(("slow_reads", "waits"), [(1, False), (2, True)])
@@ -79,7 +79,7 @@ def test_median_decides_after_a_trial_without_a_result(probe, slow_reads, waits)
     probe.decide(None)
     reads = [2.0] * slow_reads + [0.5] * (3 - slow_reads)
     assert [probe.add_read(waited_s) for waited_s in reads] == [False, False, True]
-    assert (probe.waits, probe.left) == (waits, INTERVAL)
+    assert (probe.waits, probe.until_probe) == (waits, INTERVAL)
 
 
 def test_last_reads_decide_again_without_an_interval():

@@ -137,7 +137,7 @@ def test_fast_calls_are_timed_in_intervals():
     assert "Only some calls of next() were timed." in report.notes
     taken(iterator, 2000)
     assert 2048 <= iterator.report().outputs < 2400
-    iterator._watch.calls_until_sample = 1
+    iterator._watch.calls_until_timed = 1
     assert taken(iterator, 200) == NUMBERS[4000:4200]
     assert 2200 <= iterator.report().outputs < 2600
     assert type(iterator).__name__ == "DataLoaderIterator"

@@ -407,6 +407,20 @@ def test_timed_iterator_in_c_keeps_its_class():
     assert iterator.report().outputs == 1
 
 
+def test_stretch_begun_by_another_thread_keeps_attributes():
+    iterator = iter(grain.MapDataset.range(900).to_iter_dataset().batch(2))
+    watch, own_class = iterator._watch, iterator._watch._own_class
+    assert type(iterator) is not own_class
+    watch._pause(iterator)
+    assert type(iterator) is own_class
+    attributes = iterator.__dict__
+    thread = threading.Thread(target=watch.start, args=(iterator,))
+    thread.start()
+    thread.join()
+    assert type(iterator) is not own_class
+    assert iterator.__dict__ is attributes
+
+
 def test_measured_block_restarts_call_timing(never_measured):
     iterator = iter(grain.MapDataset.range(300_000).map(float).to_iter_dataset())
     blocks, watch = iterator.sampling, iterator._watch

@@ -36,9 +36,9 @@ def test_idle_worker_frees_its_place(clock):
     throttle.add(10, pid=1)
     throttle.add(11, pid=2)
     clock.update({"now": 0.04, 1: 0.001, 2: 0.04})
-    assert throttle.idle_pipes() == []
+    assert throttle.pipes_to_ignore() == []
     clock.update({"now": 0.051, 1: 0.001, 2: 0.05})
-    assert throttle.idle_pipes() == [10]
+    assert throttle.pipes_to_ignore() == [10]
 
 
 def test_busy_worker_frees_its_place_after_timeout(clock):
@@ -46,18 +46,18 @@ def test_busy_worker_frees_its_place_after_timeout(clock):
     throttle.add(10, pid=1)
     for tenth in range(1, 21):
         clock.update({"now": tenth / 10, 1: tenth / 10})
-        assert throttle.idle_pipes() == []
+        assert throttle.pipes_to_ignore() == []
     clock.update({"now": 2.1, 1: 2.1})
-    assert throttle.idle_pipes() == [10]
+    assert throttle.pipes_to_ignore() == [10]
 
 
 def test_worker_frees_its_place_when_it_stops_computing(clock):
     throttle = zygote.StartThrottle()
     throttle.add(10, pid=1)
     clock.update({"now": 0.06, 1: 0.06})
-    assert throttle.idle_pipes() == []
+    assert throttle.pipes_to_ignore() == []
     clock.update({"now": 0.25, 1: 0.06})
-    assert throttle.idle_pipes() == [10]
+    assert throttle.pipes_to_ignore() == [10]
 
 
 def test_processor_time_of_child_is_returned():

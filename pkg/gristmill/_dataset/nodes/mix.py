@@ -36,7 +36,7 @@ MAX_TURNS = 1 << 20
 
 
 class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
-    """Each index is an index of one of the parents."""
+    """Returns each element from one of its parents, which `_select` chooses."""
 
     _KIND = "order"
 
@@ -55,12 +55,12 @@ class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
 
     @abc.abstractmethod
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
-        """Return the number of the parent, and the index in it, for each index."""
+        """Return each index's parent, as its number, and the index in that parent."""
 
     def _block(self, indices: Indices) -> list[Any]:
         parents, parent_indices = self._select(indices)
         if len(parents) == 1:
-            return self._read_part(int(parents[0]), parent_indices)
+            return self._read_parent(int(parents[0]), parent_indices)
         elements: list[Any] = [None] * len(parents)
         # Sorting brings the indices of one parent together, in their order.
         order = np.argsort(parents, kind="stable")
@@ -68,11 +68,11 @@ class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
         for number, (start, end) in enumerate(itertools.pairwise(bounds)):
             if start < end:
                 places = order[start:end]
-                part = self._read_part(number, parent_indices[places])
-                steps.scatter(part, places, elements)
+                found = self._read_parent(number, parent_indices[places])
+                steps.scatter(found, places, elements)
         return elements
 
-    def _read_part(self, number: int, parent_indices: Indices) -> list[Any]:
+    def _read_parent(self, number: int, parent_indices: Indices) -> list[Any]:
         try:
             return block_of(self._parents[number], parent_indices)
         except Exception as error:
@@ -93,7 +93,8 @@ class MixedMapDataset(SelectionMapDataset[T]):
         selection_map: The user's own map, used instead of weights.
 
     Raises:
-        ValueError: Both weights and a map are given, or a weight or a dataset is empty.
+        ValueError: Both weights and a map are given, a weight is not positive, or a
+            dataset is empty.
         TypeError: `selection_map` is not a selection map.
     """
 
@@ -139,10 +140,9 @@ class MixedMapDataset(SelectionMapDataset[T]):
             return self._apply_selection_map(self._selection_map, indices)
         if not indices.dtype.hasobject:
             return self._mixture.take(indices)
-        # The order of turns is periodic.
+        # The turns of each parent in a period; objects, since indices may exceed int64.
         divisor = math.gcd(*self._proportions)
-        # The turns of each parent in a period.
-        shares = np.array([part // divisor for part in self._proportions], np.object_)
+        shares = np.array([each // divisor for each in self._proportions], np.object_)
         periods, offsets = epochs_and_offsets(indices, sum(shares))
         parents, parent_offsets = self._mixture.take(offsets.astype(np.int64))
         parent_indices = parent_offsets + periods * shares[parents]
@@ -186,7 +186,7 @@ def select_from_datasets(
 
 
 def check_selection_map(selection_map: object) -> None:
-    """Raise TypeError if an object is not a `DatasetSelectionMap`."""
+    """Raise TypeError if an object lacks the methods of a `DatasetSelectionMap`."""
     has_both = {"__len__", "__getitem__"} <= set(dir(selection_map))
     if isinstance(selection_map, type) or not has_both:
         raise TypeError(
@@ -211,7 +211,7 @@ class ConcatenateMapDataset(SelectionMapDataset[T]):
 
     def _update_from_parents(self) -> None:
         self._lengths = np.array([len(p) for p in self._parents], np.int64)
-        # The index of the first element of each part, and the length of an epoch.
+        # The index of the first element of each parent, and the length of an epoch.
         self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
 
     def __len__(self) -> int:
@@ -254,7 +254,7 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         return MixedDatasetIterator(self)
 
     def _count_elements(self) -> float:
-        # The order of turns is periodic.
+        # The turns of each parent in a period of the order of turns.
         shares = np.array(self._proportions) // math.gcd(*self._proportions)
         turns = int(shares.sum())
         if turns > MAX_TURNS:
@@ -263,12 +263,13 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
             )
         order, _ = _core.Mixture(list(self._proportions)).take(np.arange(turns))
         counts: list[float] = []
-        for part, share in zip(self._parents, shares.tolist(), strict=True):
-            count = count_of(part)
+        pairs = zip(self._parents, shares.tolist(), strict=True)
+        for number, (parent, share) in enumerate(pairs):
+            count = count_of(parent)
             if count < math.inf:
-                # The mixture ends at the turn of a part that has ended.
+                # The mixture ends at the turn of a parent that has ended.
                 periods, remainder = divmod(int(count), share)
-                turn = np.flatnonzero(order == len(counts))[remainder]
+                turn = np.flatnonzero(order == number)[remainder]
                 count = periods * turns + int(turn)
             counts.append(count)
         return min(counts)
@@ -286,13 +287,13 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         NodeIterator.__init__(self, node)
         iterators.MixStep.__init__(self, self._parents)
         self._mixture = _core.Mixture(list(node._proportions))
-        # The names of the parts, or None if states identify parts by position.
+        # The names of the parents, or None if states identify them by position.
         self._names = node._names
-        # States of parts that are no longer in the mixture, by name.
+        # States of parents that are no longer in the mixture, by name.
         self._absent_states: dict[str, Any] = {}
 
     def get_state(self) -> Any:
-        """Return the position of the mixture and of its parts."""
+        """Return the position of the mixture and of its parents."""
         parents: Any = [parent.get_state() for parent in self._parents]
         if self._names is not None:
             parents = dict(zip(self._names, parents, strict=True)) | self._absent_states
@@ -302,52 +303,53 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         states.check_keys(self, state, ["parents", "index", "stop"])
         states.count(self, state["index"], "index")
         states.flag(self, state["stop"], "stop")
-        parts, names = state["parents"], self._names
-        if isinstance(parts, Mapping) != (names is not None):
-            raise StateMismatch(self._mismatch_text("names", parts))
+        found, names = state["parents"], self._names
+        if isinstance(found, Mapping) != (names is not None):
+            raise StateMismatch(self._mismatch_text(found))
         if names is not None:
-            parts = [parts.get(name) for name in names]
-        elif not isinstance(parts, (list, tuple)) or len(parts) != len(self._parents):
-            raise StateMismatch(self._mismatch_text("number", parts))
-        for parent, part in zip(self._parents, parts, strict=True):
-            if part is not None:
-                states.check_state(parent, part)
+            found = [found.get(name) for name in names]
+        elif not isinstance(found, (list, tuple)) or len(found) != len(self._parents):
+            raise StateMismatch(self._mismatch_text(found))
+        for parent, parent_state in zip(self._parents, found, strict=True):
+            if parent_state is not None:
+                states.check_state(parent, parent_state)
 
     def _go_to(self, state: Any) -> None:
-        # Parts that are missing in the state start from the beginning.  Positions of
-        # parts that are only in the state are kept, in case these parts come back.
-        parts = state["parents"]
+        # Parents that are missing in the state start from the beginning.  States of
+        # parents that are only in the state are kept, in case these come back.
+        found = state["parents"]
         if self._names is not None:
             self._absent_states = {
-                name: part for name, part in parts.items() if name not in self._names
+                name: found[name] for name in found if name not in self._names
             }
-            parts = [parts.get(name) for name in self._names]
-        for parent, part in zip(self._parents, parts, strict=True):
-            if part is not None:
-                parent.set_state(part)
+            found = [found.get(name) for name in self._names]
+        for parent, parent_state in zip(self._parents, found, strict=True):
+            if parent_state is not None:
+                parent.set_state(parent_state)
         self.index = state["index"]
         self.stopped = state["stop"]
 
-    def _mismatch_text(self, difference: str, state_parts: Any) -> str:
-        is_mapping = isinstance(state_parts, Mapping)
-        found: Any = list(state_parts) if is_mapping else kind(state_parts)
-        if isinstance(state_parts, (list, tuple)):
-            found = f"{len(state_parts)} parts"
-        expected = self._names or f"{len(self._parents)} parts"
+    def _mismatch_text(self, parent_states: Any) -> str:
+        is_mapping = isinstance(parent_states, Mapping)
+        found: Any = list(parent_states) if is_mapping else kind(parent_states)
+        if isinstance(parent_states, (list, tuple)):
+            found = f"{len(parent_states)} datasets"
+        expected = self._names or f"{len(self._parents)} datasets"
         return (
-            f"{self}: the state has other parts in {difference}: {found}, expected"
-            f" {expected}. A mixture whose parts change needs names:"
+            f"{self}: the state must have the same datasets, expected {expected}, got"
+            f" {found}. A mixture whose datasets change needs names:"
             " IterDataset.mix({name: dataset})."
         )
 
     def _look_up_turns(self, first: int) -> list[int]:
+        """Return the numbers of the parents of turn `first` and the next turns."""
         indices = np.arange(first, first + self._TURNS_AT_ONCE, dtype=np.int64)
         turns: list[int] = self._mixture.take(indices)[0].tolist()
         return turns
 
 
-def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
-    """Round weights to integers like Grain does, with the smallest about 100."""
+def integer_proportions(weights: Sequence[float], count: int) -> list[int]:
+    """Scale `count` weights to a minimum of 100, and truncate them, as Grain does."""
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Iterable):
         raise TypeError(
             f"weights must be a sequence of numbers, got {kind(weights)}. Pass one for"
@@ -356,9 +358,9 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     weights = list(weights)
     for number, weight in enumerate(weights):
         check_finite(f"weights[{number}]", weight)
-    if len(weights) != parts:
+    if len(weights) != count:
         raise ValueError(
-            f"weights must have {parts} numbers, one for each dataset, got"
+            f"weights must have {count} numbers, one for each dataset, got"
             f" {len(weights)}."
         )
     if not weights:
@@ -371,15 +373,15 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     return [int(weight * scale) for weight in weights]
 
 
-def _order_names(parts: Any) -> list[str] | None:
-    """Return the names of a mapping, in the order in which its parts take turns."""
-    if not isinstance(parts, Mapping):
+def _order_names(values: Any) -> list[str] | None:
+    """Return a mapping's names in the order of turns, or None for a sequence."""
+    if not isinstance(values, Mapping):
         return None
-    return sorted(parts) if tree_rules() == "jax" else list(parts)
+    return sorted(values) if tree_rules() == "jax" else list(values)
 
 
-def _order_by_names(parts: Any, names: list[str] | None) -> Any:
-    return parts if names is None else [parts[name] for name in names]
+def _order_by_names(values: Any, names: list[str] | None) -> Any:
+    return values if names is None else [values[name] for name in names]
 
 
 def check_names(datasets: Any, weights: Any) -> None:

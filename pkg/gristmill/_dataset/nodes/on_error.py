@@ -141,7 +141,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             except TooManyErrors as too_many:
                 # It takes the place of the element, so the record counts now.
                 counter.account(summary, too_many)
-                counter.restart(counter.count)
+                counter.restore_count(counter.count)
                 raise
         finally:
             errors.begin()  # The traceback of an exception refers to this iterator.
@@ -149,7 +149,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
 
     def _go_to(self, state: Any) -> None:
         if self._error_counter is not None:
-            self._error_counter.restart(0)
+            self._error_counter.restore_count(0)
         super()._go_to(state)
 
     def _skip_or_substitute(self, error: Exception) -> Sequence[T]:

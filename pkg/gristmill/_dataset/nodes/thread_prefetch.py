@@ -147,8 +147,8 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
 
     def __next__(self) -> T:
         probe = self._probe
-        if left := probe.left:
-            probe.left = left - 1
+        if count := probe.until_probe:
+            probe.until_probe = count - 1
             return self._compute()
         if self._size and (probe.waits or self._thread is not None):
             return self._take_from_thread()
@@ -157,7 +157,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         start_s = time.perf_counter()
         element = self._compute()
         probe.add(time.perf_counter() - start_s)
-        probe.left = 0 if probe.waits else probe.interval
+        probe.until_probe = 0 if probe.waits else probe.interval
         return element
 
     def get_state(self) -> Any:
@@ -192,7 +192,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._source.set_state(self._state)
         if self._thread is None and self._size:
             self._wait_for_source()
-            self._probe.left = 0
+            self._probe.until_probe = 0
             probe = None if self._always_uses_thread else self._probe
             self._thread = PrefetchThread(self._source, self._size, str(self), probe)
 
@@ -205,7 +205,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             for parent in self._parents:
                 parent._abandon()
             self._closed = True  # The thread closes the parents.
-        self._probe.left = 0
+        self._probe.until_probe = 0
         super().close()
 
     def _abandon(self) -> None:
@@ -258,7 +258,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         thread, self._thread = self._thread, None
         if thread is None or thread.stop(self._parents if self._make_parent else ()):
             return
-        self._probe.left = 0
+        self._probe.until_probe = 0
         if self._make_parent is None:
             self._stopping_thread = thread
             return

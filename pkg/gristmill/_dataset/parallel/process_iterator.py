@@ -112,7 +112,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
     def _go_to(self, state: Any) -> None:
         if self._error_counter is not None:
-            self._error_counter.restart(0)
+            self._error_counter.restore_count(0)
         # The state sets the number of streams, whatever the number of workers is.
         states, ended, next_stream = _split_state(state)
         if len(states) != self._program.streams:

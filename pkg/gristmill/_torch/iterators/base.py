@@ -54,7 +54,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         warn_of_no_output(self._index_sampler)
         # A copy, since a loader with persistent workers keeps its iterator.
         self._loader_copy = copy_of(loader)
-        self._watch = Watch(self, monitoring.record_get_next, samples_periodically=True)
+        self._watch = Watch(self, monitoring.record_get_next, times_periodically=True)
 
     def _begin_epoch(self, loader: Any) -> int:
         """Count an iteration over the loader, and return its epoch."""
@@ -150,9 +150,9 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     def __next__(self) -> Any:
         watch = self._watch
-        watch.calls_until_sample -= 1
+        watch.calls_until_timed -= 1
         try:
-            if watch.calls_until_sample <= 0:
+            if watch.calls_until_timed <= 0:
                 return watch.call(self, _next_output)
             if self._skips_profiler and not (
                 private.profiler_enabled() or private.profiler._is_profiler_enabled
@@ -168,5 +168,5 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             raise
 
 
-# The step of a timed call, in which `watch.calls_until_sample` is above 0.
+# The step of a timed call, in which `watch.calls_until_timed` is above 0.
 _next_output = LoaderIterator.__next__
