@@ -197,9 +197,9 @@ class _Slot:
         self.capacity = 0
         # The arguments of the last `commit`.
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
-        self.need(INITIAL_BYTES)
+        self.request_larger_slot(INITIAL_BYTES)
 
-    def need(self, nbytes: int) -> int:
+    def request_larger_slot(self, nbytes: int) -> int:
         """Make the memory at least this large and return its address.
 
         Discards the contents if the memory has to grow.
@@ -230,7 +230,7 @@ class _Unit:
         self.attempt = task.attempt
         self.proceed = proceed
         self.position_before = np.array(task.position_before, np.int64)
-        self.address, self.capacity = slot.need(0), slot.capacity
+        self.address, self.capacity = slot.request_larger_slot(0), slot.capacity
 
 
 class _Server(worker.Server):

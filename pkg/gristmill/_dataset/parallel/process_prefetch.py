@@ -150,7 +150,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         return result
 
     @property
-    def workers(self) -> int:
+    def worker_count(self) -> int:
         """The number of workers that compute the chain."""
         return self._options.num_workers
 
