@@ -173,6 +173,24 @@ def split_block(
     return first, (records_after(records, end), rest_read, rest_result)
 
 
+def can_reuse(elements: list[Any], block_runner: BlockSteps | None) -> bool:
+    """Return whether steps can run over elements again after a record of theirs failed.
+
+    Without a block runner, the steps did not get these elements.  With one, they may
+    have got them, so only bytes are certainly unchanged.  They may also have drawn from
+    generators; if the sampler makes these, they are not made again.
+
+    Args:
+        elements: The elements after the failed record, or all of its block.
+        block_runner: The object that ran the steps; None if `run_block` did.
+    """
+    if block_runner is None:
+        return bool(elements)
+    if isinstance(block_runner._draws, SamplerDraws):
+        return False
+    return bool(elements) and all(type(element) is bytes for element in elements)
+
+
 def records_after(records: RecordKeys, count: int) -> RecordKeys:
     """Return some records without the first `count`."""
     keys, indices, names = records

@@ -104,7 +104,7 @@ class BucketStream(NativeStream):
     def _next_element(self) -> WaitingElement | None:
         """Return the next element; None at the end, or after many bad records."""
         parts = len(self._key_parts)
-        elements = self._records(1)
+        elements = self._first_stage_elements(1)
         if not elements:
             return None
         return WaitingElement(self._consumed - 1, self._key_of(parts), elements[0])

@@ -110,7 +110,7 @@ class LocalRun:
             (self._streams.get(number) or self._open(number)).start_prefetch()
         self._begin_next()
 
-    def restart(self, position: RunPosition) -> None:
+    def go_to(self, position: RunPosition) -> None:
         """Continue from another position with the same number of streams."""
         self._reopen_in_fork()
         if self._next_output is not None and self._next_output.is_pending:

@@ -11,13 +11,14 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from gristmill import transforms
+from gristmill import batching, transforms
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.blocks import RecordBlocks, TableBlocks
 from gristmill._engine.column_batches import ColumnBatches
 from gristmill._engine.program import Program
 from gristmill._engine.stream_keys import KeyBlocks
+from gristmill._hot.error_location import as_failure
 from gristmill.options import ReadOptions
 from gristmill.sources import TableSource, as_columns
 from gristmill.sources._record_source import reads_natively
@@ -132,6 +133,35 @@ def batches_of(
     calls = [call for _, call, _ in stage.steps]
     rules, options = program.rules, program.read_options
     return open_batches(program.source, calls, keys, rules, options, look_ahead)
+
+
+def make_batch_of(
+    spec: Any, elements: list[Any], rules: Rules, alloc: Alloc | None, threads: int
+) -> Any:
+    """Return the batch of some elements.
+
+    Args:
+        spec: The `gristmill.transforms.Batch`, or one with its attributes.
+        elements: The elements, at least one.
+        rules: The tree rules of batches: "jax" or "plain".
+        alloc: Makes the arrays of the batch; None for NumPy.
+        threads: The maximum number of threads that compute deferred leaves.
+
+    Raises:
+        Exception: They do not fit together, or `batch_fn` raised it; it has a note.
+    """
+    try:
+        if spec.batch_fn is not None:
+            return spec.batch_fn(elements)
+        return batching.make_batch(elements, rules=rules, alloc=alloc, threads=threads)
+    except Exception as error:
+        failure = as_failure(error, type(spec).__name__)
+        if spec.batch_fn is not None:
+            note = f"while batch_fn made a batch of {len(elements)} elements"
+            failure.add_note(note)
+        if failure is error:
+            raise
+        raise failure from error
 
 
 def has_batches(source: Any, calls: Sequence[Any]) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import batching
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
@@ -15,11 +14,12 @@ from gristmill._engine.block_steps import (
     BlockResult,
     ComputedBlock,
     block_steps,
+    can_reuse,
     records_after,
     run_steps,
     split_block,
 )
-from gristmill._engine.native_batches import batches_of
+from gristmill._engine.native_batches import batches_of, make_batch_of
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import ReadResult, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
@@ -28,7 +28,7 @@ from gristmill._engine.stream import NO_KEYS, Output, Position, record_word, to_
 from gristmill._engine.stream_keys import RecordKeys, StreamKeys, first_records, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
-from gristmill._hot.error_location import ErrorLocation, as_failure
+from gristmill._hot.error_location import ErrorLocation
 from gristmill.sources import TableSource
 
 
@@ -38,6 +38,10 @@ class NativeStream:
     Its position is the number of records that it has consumed.  An output consumes
     exactly the records that it needs.  Elements that a block map has made in advance
     are kept for the next outputs; another process has to make them again.
+
+    Args:
+        record_address: See `Runnable.open_stream`.
+        look_ahead: Whether to read records ahead of the current output.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class NativeStream:
         # Has its own StreamKeys, because it reads later blocks ahead.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
-        self._read_natively = isinstance(program.source, TableSource)
+        self._is_table = isinstance(program.source, TableSource)
         self._block_runner = block_steps(self._steps, self._draws, record_address)
         # True if `next_run` may be called: each record gives exactly one output.
         self.computes_runs = (
@@ -103,7 +107,7 @@ class NativeStream:
             self.record_errors.begin()
         try:
             output = self._output(alloc)
-        except Exception:  # The failed record counts as consumed.
+        except Exception:  # The failed record, or the end, counts as consumed.
             self.position = (self._consumed,)
             raise
         except BaseException:  # Interrupted: compute the same output again.
@@ -116,7 +120,10 @@ class NativeStream:
         return output
 
     def next_run(self, want: int) -> list[Output]:
-        """Return up to `want` outputs; fewer before one that fails, see `next`."""
+        """Return up to `want` outputs; fewer if the one after them fails.
+
+        Then `next` raises its error; if the first one fails, returns [].
+        """
         want = min(want, self._length - self._consumed)
         if want <= 0 or self._lookahead_disabled:
             return []
@@ -128,7 +135,8 @@ class NativeStream:
         finally:
             self._current_run = None
         _, _, (elements, *_) = block
-        ((keys, _, _), _, (elements, *_)), rest = split_block(block, len(elements))
+        # The records after the last output go to `rest`, with an error among them.
+        ((keys, _, _), _, _), rest = split_block(block, len(elements))
         outputs = to_outputs(first, keys, elements)
         self._consumed += len(outputs)
         if rest is not None:
@@ -150,7 +158,7 @@ class NativeStream:
         spec: Any = self._stages[0].batch
         if self._batches is not None:
             self._batches.start(self._consumed, spec.batch_size)
-        elif not self._read_natively:
+        elif not self._is_table:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
@@ -177,6 +185,7 @@ class NativeStream:
                 self._consumed = self._length
                 raise StopIteration
             stage_start = hot_run.begin()
+            # The batch and its keys, its undecoded records, or None to read these.
             result = self._batches.batch(self._consumed, count, alloc)
             hot_run.end(READ, stage_start)
             if isinstance(result, tuple):
@@ -190,26 +199,12 @@ class NativeStream:
         elements = self._elements(stage, spec.batch_size)
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
-        try:
-            if spec.batch_fn is not None:
-                return spec.batch_fn(elements)
-            rules, threads = self._program.rules, self._threads
-            return batching.make_batch(
-                elements, rules=rules, alloc=alloc, threads=threads
-            )
-        except Exception as error:
-            failure = as_failure(error, type(spec).__name__)
-            if spec.batch_fn is not None:
-                note = f"while batch_fn made a batch of {len(elements)} elements"
-                failure.add_note(note)
-            if failure is error:
-                raise
-            raise failure from error
+        return make_batch_of(spec, elements, self._program.rules, alloc, self._threads)
 
     def _elements(self, stage: int, want: int) -> list[Any]:
         """Return up to `want` elements that have passed the steps of `stage`."""
         if stage == 0:
-            return self._records(want)
+            return self._first_stage_elements(want)
         steps = self._stages[stage].steps
         elements: list[Any] = []
         while len(elements) < want:
@@ -222,17 +217,21 @@ class NativeStream:
                 continue
             # The last part is empty if no record of its block has passed the filters.
             last_key = next(part[-1:] for part in self._key_parts[::-1] if len(part))
-            address = self._record_address
-            elements += run_steps(steps, None, address, last_key, last_key, [batch])
+            # Steps after a batch use neither an index nor a generator.
+            index, address = last_key, self._record_address
+            elements += run_steps(steps, None, address, last_key, index, [batch])
         return elements
 
-    def _records(self, want: int) -> list[Any]:
+    def _first_stage_elements(self, want: int) -> list[Any]:
+        """Return up to `want` elements of records that have passed the first steps.
+
+        Advances `_consumed`, and appends the keys of the elements to `_key_parts`.
+        """
         elements: list[Any] = []
         while len(elements) < want and self._consumed < self._length:
             try:
                 block = self._next_block(want - len(elements))
-            except StopIteration:
-                # The user's sampler ends here.
+            except StopIteration:  # The user's sampler ends here.
                 self._length = self._consumed
                 break
             except Exception:
@@ -253,7 +252,8 @@ class NativeStream:
                 self._length = self._consumed
                 break
             elements += self._replace_record(error, records, consumed - 1)
-            if read is not None and self._is_unchanged(read.elements[consumed:]):
+            runner = self._block_runner
+            if read is not None and can_reuse(read.elements[consumed:], runner):
                 unused = ReadResult(read.elements[consumed:], read.failure)
                 after = records_after(records, consumed)
                 self._failed_tail = self._consumed, after, unused
@@ -264,7 +264,11 @@ class NativeStream:
         return elements
 
     def _next_block(self, want: int, out: list[Any] | None = None) -> ComputedBlock:
-        """Run the steps over the next records; append each element to `out`."""
+        """Return the next records, and up to `want` results of the steps for them.
+
+        Does not change `_consumed`.  Appends each element to `out` when it is computed,
+        except for elements that a block runner computes together, or that were kept.
+        """
         first, tail, undelivered = self._consumed, self._failed_tail, self._undelivered
         self._failed_tail = self._undelivered = None
         if undelivered is not None and undelivered[0] == first:
@@ -303,17 +307,15 @@ class NativeStream:
         """Read a block, or return None if `run_block` should read the records."""
         keys, _, names = records
         read = None
-        if not self._read_natively:
+        if not self._is_table:
             read = self._reading.read(self._consumed, keys if names is None else names)
         if read is None and names is not None:
             read = read_each(self._program.source, names)
-        if read is None and self._reads_together:
+        if read is None and (self._reads_together or self._block_runner is not None):
             # Read here, so that the records after a bad one are not read again.
             self._current_record.value = int(keys[0])
-            read = read_together(self._program.source, keys.tolist())
-        elif read is None and self._block_runner is not None:
-            self._current_record.value = int(keys[0])
-            read = read_each(self._program.source, keys.tolist())
+            read_all = read_together if self._reads_together else read_each
+            read = read_all(self._program.source, keys.tolist())
         return read
 
     def _run(
@@ -323,6 +325,11 @@ class NativeStream:
         out: list[Any] | None,
         max_results: int = -1,
     ) -> BlockResult:
+        """Run the steps over the elements of `records` in `read`.
+
+        If `read` is None, read them one by one, and stop after `max_results` elements.
+        See `_next_block` for `out`.
+        """
         keys, indices, _ = records
         if out is not None:
             self._current_run = self._consumed, keys, out
@@ -350,19 +357,12 @@ class NativeStream:
         failure.add_note(ErrorLocation(None, name, index))
         return results, places, count + 1, failure
 
-    def _is_unchanged(self, elements: list[Any]) -> bool:
-        """Return True if there are elements and no step can have changed them."""
-        if self._block_runner is None:
-            return bool(elements)
-        fixed = all(type(element) is bytes for element in elements)
-        return bool(elements) and fixed and self._program.in_blocks
-
     def _rewind(self, records: RecordKeys, elements: list[Any]) -> list[Any]:
         """Reset the records' generators; return the elements before the steps."""
         keys, indices, names = records
         for offset, index in enumerate(indices.tolist()):
             self._keys.renew_generator(self._consumed + offset, index)
-        if self._is_unchanged(elements):
+        if can_reuse(elements, self._block_runner):
             return elements
         source_keys = keys.tolist() if names is None else names
         # If a record cannot be read again, keep its element from the first read.

@@ -24,10 +24,12 @@ from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._engine.worker_texts import (
-    activity_of,
     arena_full_error,
     closed_error,
     death_message,
+    slow_unit_message,
+    stall_message,
+    worker_stall_message,
 )
 from gristmill._engine.workers import LauncherWorkers, WorkerBackend, Workers
 from gristmill._hot.error_location import as_failure
@@ -77,7 +79,9 @@ class _ScheduledWorkers(NamedTuple):
 class RemoteRun:
     """Delivers outputs that workers compute.  The same interface as `LocalRun`.
 
-    Workers start at the first `next`, or at `start_prefetch`.
+    Workers start at the first `next`, or at `start_prefetch`.  Only one thread at a
+    time, the consumer's, may call `next`, `start_prefetch` and `go_to`.  Meanwhile, any
+    thread may call `set_workers`, `usage` and `close`, and read `position`.
     """
 
     def __init__(
@@ -100,8 +104,8 @@ class RemoteRun:
         self._has_waited = False
         # Replaces `_running` once the successor's workers have started.
         self._successor: _ScheduledWorkers | None = None
-        # Held while `_successor` or `_options` changes, and while the successor
-        # replaces `_running`. The consumer's thread reads all three without it.
+        # Held while `_successor`, `_running` or `_options` changes.  All threads read
+        # these without it, so they copy one to a local variable to use it twice.
         self._change_lock = threading.Lock()
         # The process that made this object; a fork of it cannot use it.
         self._owner_pid = os.getpid()
@@ -114,9 +118,10 @@ class RemoteRun:
     @property
     def position(self) -> RunPosition:
         """The position after the last delivered output; calls no worker."""
-        if self._running is None:
+        running = self._running
+        if running is None:
             return self._start_position
-        positions, turn, ended = self._running.scheduler.position()
+        positions, turn, ended = running.scheduler.position()
         return RunPosition(
             self._start_position.worker_count,
             turn,
@@ -134,6 +139,8 @@ class RemoteRun:
             WorkerDied: A worker died too often, or none could start.
             ArenaFull: The outputs that the caller keeps leave no room.
             TooManyErrors: More records failed than the limit; the output is due again.
+            RuntimeError: Another thread closed this object, or a fork uses it.
+            Exception: The user's code raised it in a worker.
         """
         timeout_s = self._options.stall_timeout
         while True:
@@ -153,7 +160,8 @@ class RemoteRun:
                 if type(output) is not TurnSkipped:
                     return output
             elif kind == "slow":
-                self._warn_of_slow_unit(running.workers, due)
+                activity = running.workers.activity(due.worker)
+                log.warning("%s", slow_unit_message(due, activity))
                 timeout_s = max(0.0, timeout_s - due.waited_s)
                 continue
             elif kind == "timeout":
@@ -191,39 +199,44 @@ class RemoteRun:
             self._options = dataclasses.replace(
                 self._options, workers=count, backend=backend
             )
-            if self._running is None:
+            running = self._running
+            if running is None:
                 return
             self._close_successor()
             current = self.position
             # The successor starts with all streams ended, so that it computes nothing
             # before the switch.
             idle_position = dataclasses.replace(current, ended=[True] * current.streams)
-            self._successor = self._start_workers(idle_position, self._running.workers)
+            self._successor = self._start_workers(idle_position, running.workers)
 
     def usage(self) -> RemoteStats | LocalStats | None:
         """Return measurements of the workers, or None if they are not measured."""
-        if self._running is not None:
-            self._usage = self._running.workers.usage()
+        if (running := self._running) is not None:
+            self._usage = running.workers.usage()
         if isinstance(self._usage, LocalStats):
             stages = {**self._usage.stages, **mean_times(self._times.by_clock)}
             return self._usage._replace(stages=stages)
         return self._usage
 
-    def restart(self, position: RunPosition) -> None:
+    def go_to(self, position: RunPosition) -> None:
+        """Continue from another position with the same number of streams."""
         self.keys = NO_KEYS
         self._start_position = position
         if self._running is not None:
             self._running.go_to(position)
 
     def close(self) -> None:
-        """End the workers.  Arrays that were delivered stay valid."""
+        """End the workers; `next` starts them again, from the same position.
+
+        Arrays that were delivered stay valid.
+        """
         with self._change_lock:
             self._close_successor()
-        if self._running is not None:
-            self._start_position = self.position
-            self.usage()
-            self._running.workers.close()
-            self._running = None
+            if self._running is not None:
+                self._start_position = self.position
+                self.usage()
+                self._running.workers.close()
+                self._running = None
 
     def _wait_for_first(
         self, running: _ScheduledWorkers, timeout_s: float
@@ -236,8 +249,14 @@ class RemoteRun:
         return due
 
     def _start_first_workers(self) -> _ScheduledWorkers:
-        self._running = self._start_workers(self._start_position, None)
-        return self._running
+        options = self._options
+        running = self._start_workers(self._start_position, None)
+        with self._change_lock:
+            self._running = running
+            is_changed = self._options is not options
+        if is_changed:  # Another thread called `set_workers` meanwhile.
+            self.set_workers(self._options.workers)
+        return running
 
     def _switch_to_successor(self) -> None:
         """Continue with the successor if it is ready."""
@@ -262,7 +281,8 @@ class RemoteRun:
         program, options = self._program, self._options
         backend = options.backend
         count = options.workers if backend is None else backend.count()
-        # One worker computes an owned stream: more workers than streams would idle.
+        # An owned stream is computed by a single worker, so workers beyond the number
+        # of streams would be idle.
         max_workers = program.streams if program.owned else count
         scheduler = _core.Scheduler(
             workers=min(count, max_workers),
@@ -326,6 +346,15 @@ class RemoteRun:
 
         The failure is an exception, or a `TurnSkipped`, which is also the element; None
         if the output is not an error.
+
+        Args:
+            element: What a worker sent: an element, or a packed failure if `is_error`.
+                With an error counter, a pair of that and the packed bad records, which
+                is itself pickled if `is_error`.
+            is_error: Whether the worker sent a failure.
+
+        Raises:
+            TooManyErrors: More records failed than the limit.
         """
         failure = errors = None
         if self._error_counter is not None:
@@ -339,52 +368,14 @@ class RemoteRun:
             self._error_counter.account(summary, failure)
         return element, failure
 
-    def _warn_of_slow_unit(self, workers: Workers, due: _core.NextResult) -> None:
-        log.warning(
-            "Worker %d %s. It has spent %.3g s on this unit of stream %d; earlier units"
-            " took %.3g s on average.\n%s",
-            due.worker,
-            activity_of(due),
-            due.busy_s,
-            due.stream,
-            due.usual_s,
-            workers.activity(due.worker),
-        )
-
     def _handle_stall(self, workers: Workers, due: _core.NextResult) -> None:
         """Warn of a stall; kill its worker if `stall_action` is "restart"."""
         seconds = self._options.stall_timeout
-        if due.needed_bytes:
-            log.warning(
-                "No output for %g s: the next output of stream %d needs memory that"
-                " later outputs occupy. %d of memory_limit=%d bytes are in use. Raise"
-                " memory_limit or use fewer workers.",
-                seconds,
-                due.stream,
-                due.used_bytes,
-                due.limit_bytes,
-            )
-            return
-        if due.worker < 0:
-            log.warning(
-                "No output for %g s: no worker has begun the next output of stream %d. "
-                "A worker that can compute it is still starting.",
-                seconds,
-                due.stream,
-            )
+        if due.needed_bytes or due.worker < 0:
+            log.warning("%s", stall_message(due, seconds))
             return
         restarts = self._options.stall_action == "restart"
-        action = 'Pass stall_action="restart" to kill it and start another one.'
-        if restarts:
-            action = "The worker will be killed and replaced."
-        log.warning(
-            "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
-            seconds,
-            due.worker,
-            activity_of(due),
-            due.stream,
-            workers.activity(due.worker),
-            action,
-        )
+        activity = workers.activity(due.worker)
+        log.warning("%s", worker_stall_message(due, seconds, activity, restarts))
         if restarts:
             workers.kill(due.worker)

@@ -32,11 +32,11 @@ ALIGNMENT = 64
 ANYWHERE: Position = (0,)
 
 
-def run_main(text: str) -> None:
+def run_main(description: str) -> None:
     """Run the main program again, see `gristmill._workers.main_module.run`."""
     drop_in.install_if_enabled()
     with packing.remembering_files():
-        main_module.run(text)
+        main_module.run(description)
 
 
 def load(blob_fd: int) -> Runnable:
@@ -55,25 +55,26 @@ def serve(
 ) -> None:
     """Compute units until there are no more; see `parent.setup` for the arguments."""
     _core.keep_freed_memory()
-    end = _core.WorkerEnd(arena_fd, notify_fd, worker, generation)
-    share_among(end.workers)
+    worker_end = _core.WorkerEnd(arena_fd, notify_fd, worker, generation)
+    # Each worker may have an equal part of the requests in flight to a remote host.
+    share_among(worker_end.workers)
     try:
         packing.reopen_files()
         worker_stacks.dump_at_signal(os.fstat(arena_fd).st_ino, worker)
-        server = Server(program, end, worker, end.workers)
+        server = Server(program, worker_end, worker, worker_end.workers)
     except BaseException:
-        end.set_startup_error(traceback.format_exc())
+        worker_end.set_startup_error(traceback.format_exc())
         raise
     times = StageTimes()
-    while unit := end.claim():
+    while unit := worker_end.claim():
         times.calls_until_measured -= 1
         if times.calls_until_measured:
             server.compute(unit)
         else:
             with times.measuring() as measured:
                 measured.outputs += server.compute(unit, is_measured=True)
-            end.publish_status(times.text())
-        if started_fd >= 0:
+            worker_end.publish_status(times.text())
+        if started_fd >= 0:  # The zygote may now start more workers.
             os.close(started_fd)
             started_fd = -1
     server.close()
@@ -82,11 +83,13 @@ def serve(
 class Server:
     """Computes units of the streams that this worker has opened.
 
-    The worker's main thread calls all methods except for `_write_part`.  The thread of
-    `UnitParts` calls that one while the main thread computes the same unit.
+    The worker's main thread calls all methods.  While it computes a unit, the thread of
+    `UnitParts` calls `_write_part`, and through it `_write` and `_drop_last_outputs`.
+    `UnitParts.finish` stops these calls before the main thread writes the unit.
+    A subclass in `gristmill._ray.actor` serves actors, and alone calls `stands_at`.
     """
 
-    # True if units may be handed over in parts.
+    # True if units may be handed over in parts; False in actors.
     _IN_PARTS: ClassVar[bool] = True
 
     def __init__(
@@ -155,6 +158,8 @@ class Server:
                 result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
             hot_run.end(REST, stage_start)
+        # What is left of the unit after the parts that the parent took, perhaps in
+        # another slot; None if the unit was withdrawn, or there is no memory for it.
         remaining_unit: _core.Work | None = unit
         if self._parts is not None:
             remaining_unit = self._parts.finish(unit)
@@ -223,6 +228,7 @@ class Server:
 
     def _compute_next(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
         """Compute the next output of a stream that this worker owns."""
+        # Proceed if this worker computed the previous unit: it has the position.
         number, proceed = unit.stream, unit.proceed
         if not proceed:
             self._end_positions[number] = tuple(unit.position_before.tolist())
@@ -236,7 +242,7 @@ class Server:
         return result
 
     def _answer_request(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
-        """Compute the answer to a request; the position has no meaning."""
+        """Compute the answer to the request that the unit has in `position_before`."""
         stream: Any = self._stream_at(unit.stream, None)
         element = stream.answer(unit.position_before, alloc)
         result = UnitResult([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
@@ -282,9 +288,8 @@ class Server:
         self._streams_in_place.discard(number)
         stream = self._streams.get(number)
         if stream is None:
-            stream = self._program.open_stream(
-                number, self._worker_end.current_record_address
-            )
+            record_address = self._worker_end.current_record_address
+            stream = self._program.open_stream(number, record_address)
             self._streams[number] = stream
         if position is not None:
             stream.seek(position)
@@ -301,7 +306,7 @@ class Server:
         return pickle.dumps((failure, self._pack_errors(stream)), 5)
 
     def _pack_errors(self, stream: Stream) -> bytes | None:
-        """Pack the bad records before an output for the parent; None without any."""
+        """Pack the bad records before an output; return None if there are none."""
         summary = stream.record_errors.summary
         if summary is None:
             return None
@@ -330,9 +335,7 @@ class Server:
         `memory`, because some outputs may lie in the slot.  Then request a larger slot
         and copy.  Returns None if the unit was withdrawn, or there is no memory for it.
         """
-        failure = None
-        if result.failure is not None:
-            failure = result.failure, result.position
+        failure = None if result.failure is None else (result.failure, result.position)
         try:
             used = slot_writer.encode(writer, result.outputs, failure)
         except slot_writer.SlotTooSmallError as error:
@@ -362,10 +365,7 @@ class Server:
         return count, used
 
     def _drop_last_outputs(self, result: UnitResult, nbytes: int) -> None:
-        """Drop the last outputs of a result of `nbytes` bytes.
-
-        The next unit computes them again.
-        """
+        """Drop the last of `nbytes` bytes of outputs; the next unit recomputes them."""
         count = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
         result.outputs = result.outputs[:count]
         _, _, result.position = result.outputs[-1]
@@ -386,7 +386,7 @@ class Server:
 
 
 def _disable_lookahead(stream: Any) -> None:
-    """Let a stream compute only its next output, since a worker has died."""
+    """Make a stream compute only its next output, because a worker has died."""
     if hasattr(stream, "disable_lookahead"):
         # A record of a later output may have killed the worker.
         stream.disable_lookahead()

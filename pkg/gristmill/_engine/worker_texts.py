@@ -45,8 +45,57 @@ def closed_error(owner: int) -> RuntimeError:
     )
 
 
-def activity_of(due: _core.NextResult) -> str:
-    """Describe the activity of a worker while the consumer waits for it."""
+def slow_unit_message(due: _core.NextResult, activity: str) -> str:
+    """Describe a unit that takes much longer than those before it.
+
+    Args:
+        due: The scheduler's result.
+        activity: A description of the worker's current activity.
+    """
+    return (
+        f"Worker {due.worker} {_task_of(due)}. It has spent {due.busy_s:.3g} s on this"
+        f" unit of stream {due.stream}; earlier units took {due.usual_s:.3g} s on"
+        f" average.\n{activity}"
+    )
+
+
+def stall_message(due: _core.NextResult, seconds: float) -> str:
+    """Describe a stall, for `seconds`, that no worker has caused."""
+    if due.needed_bytes:
+        return (
+            f"No output for {seconds:g} s: the next output of stream {due.stream} needs"
+            f" memory that later outputs occupy. {due.used_bytes} of"
+            f" memory_limit={due.limit_bytes} bytes are in use. Raise memory_limit or"
+            " use fewer workers."
+        )
+    return (
+        f"No output for {seconds:g} s: no worker has begun the next output of stream"
+        f" {due.stream}. A worker that can compute it is still starting."
+    )
+
+
+def worker_stall_message(
+    due: _core.NextResult, seconds: float, activity: str, restarts: bool
+) -> str:
+    """Describe a stall, for `seconds`, that a worker has caused.
+
+    Args:
+        due: The scheduler's result.
+        seconds: The time without an output.
+        activity: A description of the worker's current activity.
+        restarts: Whether the worker will be replaced.
+    """
+    action = 'Pass stall_action="restart" to kill it and start another one.'
+    if restarts:
+        action = "The worker will be killed and replaced."
+    return (
+        f"No output for {seconds:g} s: worker {due.worker} {_task_of(due)} of stream"
+        f" {due.stream}.\n{activity}\n{action}"
+    )
+
+
+def _task_of(due: _core.NextResult) -> str:
+    """Describe what a worker does while the consumer waits for it."""
     if due.idle:
         return "has not begun the next one"
     return f"works on record {due.record}" if due.record >= 0 else "works on a unit"

@@ -3,7 +3,7 @@
 
 None stands for an absent element, which is not passed to any step.  If the user's code
 raises, the step's `note_failure` adds a note about the origin, and the exception
-propagates.
+propagates.  steps.pxd has the loop over the steps of one element.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE

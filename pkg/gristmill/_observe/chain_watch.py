@@ -20,7 +20,7 @@ from typing import Any
 from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.missing_states import similar_class
-from gristmill._dataset.nodes.to_iter import feeds_of
+from gristmill._dataset.nodes.to_iter import index_iterators_of
 from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._hot.iterators import TimedIterator
 from gristmill._observe.kinds import is_long
@@ -96,7 +96,7 @@ def watch_chain(iterator: DatasetIterator[Any], dataset: Any) -> None:
         if watched is not None and (has_failed or watched._watch.is_due()):
             watched._watch.start(watched)
 
-    for feed in feeds_of(iterator):
+    for feed in index_iterators_of(iterator):
         if not is_long(feed.dataset):
-            feed.sampling = Sampling(feed.dataset, begin_stretch)
+            feed.meter = Sampling(feed.dataset, begin_stretch)
     iterator._watch = ChainWatch(iterator, dataset)

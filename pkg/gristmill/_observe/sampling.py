@@ -15,7 +15,7 @@ from gristmill import monitoring
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, index_iterators_of
 from gristmill._observe.measured_copy import copy_measured
 from gristmill._observe.meter import Measurement
 
@@ -101,6 +101,6 @@ def samplings_of(
     iterator: Any,
 ) -> Iterator[tuple[Sampling, PrefetchDatasetIterator[Any]]]:
     """Yield each `Sampling` of a chain, and the iterator that reads its blocks."""
-    for feed in feeds_of(iterator):
-        if isinstance(feed.sampling, Sampling):
-            yield feed.sampling, feed
+    for feed in index_iterators_of(iterator):
+        if isinstance(feed.meter, Sampling):
+            yield feed.meter, feed

@@ -1,10 +1,13 @@
 """A named Ray actor, the hub, that runs worker actors for several jobs.
 
-Jobs find it by its name.  The ranks of a job have separate pipelines and share the
-actors.  If jobs share a stream, the hub computes each of its units only once.  The hub
-outlives the job that started it.  It ends a while after the last job has left.
+A job is one pipeline of one process that has joined the hub, so each rank of a training
+has a job of its own.  Jobs find the hub by its name, and share its actors.  If jobs
+share a stream, the hub computes each of its units only once.  The hub outlives the job
+that started it.  It ends a while after the last job has left.
 
-A lane is a caller that waits for one unit at a time.
+A lane is a pair that waits for one unit at a time: a job and the number of its caller.
+The lane of a sequential stream that jobs share is the pipeline's name and the stream's
+number, so that one actor computes all its units.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ MAX_CALLS = 256
 JOB_TIMEOUT_S = 30.0
 # The hub ends after this time without a job, in s.
 IDLE_S = 10.0
-# Time between two checks for such jobs, in s.
+# Time between two checks for jobs that count as ended, in s.
 CHECK_S = 1.0
 
 
@@ -38,7 +41,7 @@ class Membership(NamedTuple):
         job: The unique name of the job.
         version: The version of Gristmill that it uses.
         actors: The number of actors that it needs.
-        options: A digest of the options of Ray for each actor.
+        options: A digest of the Ray options for each actor.
         pipeline: A reference to the packed pipeline, in a tuple so that Ray passes the
             reference and not the object.
         share: The name of the stream that it shares; empty if it shares none.
@@ -141,7 +144,7 @@ class Hub:
     Args:
         name: Its name in messages.
         version: The version of Gristmill that starts it.
-        options: Options of Ray for each actor.
+        options: The Ray options for each actor.
     """
 
     def __init__(self, name: str, version: str, options: dict[str, Any]) -> None:
@@ -152,12 +155,12 @@ class Hub:
         self._version = version
         self._options = digest_of(options)
         # Guards `_jobs` and `_pipelines`, and the fields of their values that change.
-        # `_watch` reads `_jobs` without it.  The pool and each `SharedStream` have
-        # their own locks.
+        # The pool and each `SharedStream` have their own locks, which are taken while
+        # this one is held, never the other way around.
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._pipelines: dict[str, _Pipeline] = {}
-        # Maps each lane that waits for a shared unit to the lane that computes it.
+        # Maps the lane of each call for a shared unit to the lane that computes it.
         # Each call sets and removes only its own lane, without a lock.
         self._computing_lanes: dict[Lane, Lane] = {}
         self._pool = ActorPool(None, 0, options, reports_progress=False)
@@ -180,6 +183,7 @@ class Hub:
                 f"Expected the options of {self._name}, got other options. Pass the"
                 " same options to all RayWorkers of that name, or use another name."
             )
+        # A copy that the hub owns, because it must outlive the job.
         packed = self._ray.put(self._ray.get(membership.pipeline[0]))
         with self._lock:
             name = f"share {membership.share}" if membership.share else membership.job
@@ -255,20 +259,13 @@ class Hub:
             unit, must_compute = pipeline.stream.claim(task, computing_lane, job, lost)
         except LaggingError:
             return UnitRejected(_describe_lag(pipeline, task))
-        if not must_compute:
-            return self._wait_for(calling_lane, unit)
+        self._computing_lanes[calling_lane] = unit.lane
         try:
-            reply = self._compute(computing_lane, pipeline, task)
-        except BaseException as error:
-            pipeline.stream.withdraw(task, unit)
-            unit.reply.set_exception(error)
-            raise
-        if isinstance(reply, UnitComputed):
-            reply = reply._replace(unit=unit.number)
-        else:
-            pipeline.stream.withdraw(task, unit)
-        unit.reply.set_result(reply)
-        return reply
+            if must_compute:
+                return self._compute_shared(unit, pipeline, pipeline.stream, task)
+            return _wait_for(unit)
+        finally:
+            self._computing_lanes.pop(calling_lane, None)
 
     def activity(self, job: str, lane: int) -> str:
         """Return a sentence about what a lane waits for."""
@@ -282,16 +279,21 @@ class Hub:
         """Return the lane for whose unit `lane` waits; `lane` if it waits for none."""
         return self._computing_lanes.get(lane, lane)
 
-    def _wait_for(self, lane: Lane, unit: Unit) -> Reply:
-        """Wait until another call finishes the unit; return its reply."""
-        self._computing_lanes[lane] = unit.lane
+    def _compute_shared(
+        self, unit: Unit, pipeline: _Pipeline, stream: SharedStream, task: UnitTask
+    ) -> Reply:
+        """Have an actor compute a unit, and give the reply to all calls for it."""
         try:
-            reply: Reply = unit.reply.result()
-        finally:
-            self._computing_lanes.pop(lane, None)
-        # The lane that requested the unit counts the loss, so this lane must not.
-        if isinstance(reply, ActorLost):
-            return reply._replace(blames_unit=False)
+            reply = self._compute(unit.lane, pipeline, task)
+        except BaseException as error:
+            stream.withdraw(task, unit)
+            unit.reply.set_exception(error)
+            raise
+        if isinstance(reply, UnitComputed):
+            reply = reply._replace(unit=unit.number)
+        else:
+            stream.withdraw(task, unit)
+        unit.reply.set_result(reply)
         return reply
 
     def _compute(self, lane: Lane, pipeline: _Pipeline, task: UnitTask) -> Reply:
@@ -313,6 +315,7 @@ class Hub:
             _, load_traceback = self._pool.wait_for(actor, traceback_reference)
         except Exception as error:
             loss = self._pool.record_failure(lane, actor, error)
+            # The job gets text, because an `Actor` belongs to the pool in this process.
             return loss._replace(actor=str(loss.actor))
         self._pool.record_answer(lane, actor)
         if load_traceback:
@@ -342,15 +345,29 @@ class Hub:
         while True:
             time.sleep(CHECK_S)
             now = time.monotonic()
-            for job, entry in list(self._jobs.items()):
-                if now - entry.last_call_s > JOB_TIMEOUT_S:
-                    self.leave(job)
+            with self._lock:
+                silent_jobs = [
+                    job
+                    for job, entry in self._jobs.items()
+                    if now - entry.last_call_s > JOB_TIMEOUT_S
+                ]
+            for job in silent_jobs:
+                self.leave(job)
             if self._jobs:
                 last_job_s = now
             elif self._pool.failure or now - last_job_s > IDLE_S:
                 self._pool.close()
                 self._ray.kill(self._ray.get_runtime_context().current_actor)
                 return
+
+
+def _wait_for(unit: Unit) -> Reply:
+    """Wait until another call finishes the unit; return its reply."""
+    reply: Reply = unit.reply.result()
+    # The lane that requested the unit counts the loss, so this lane must not.
+    if isinstance(reply, ActorLost):
+        return reply._replace(blames_unit=False)
+    return reply
 
 
 def _describe_difference(membership: Membership, pipeline: _Pipeline) -> str:
@@ -373,7 +390,7 @@ def _describe_lag(pipeline: _Pipeline, task: UnitTask) -> str:
     assert pipeline.stream is not None
     return (
         f"This job lags too far behind the other jobs of {pipeline.name}: it needs"
-        f" {task}, but only the last {pipeline.stream.window} units that each job"
-        " requested first are kept. Pass a larger window, resume from a newer state, or"
-        " do not pass share."
+        f" {task}. Only the last {pipeline.stream.window} units that each job was the"
+        " first to request are kept. Pass a larger window, resume from a newer state,"
+        " or do not pass share."
     )

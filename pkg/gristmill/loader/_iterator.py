@@ -151,7 +151,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._error_counter.restore_count(position.errors)
         current = self._run.position
         if (position.streams, position.epoch) == (current.streams, current.epoch):
-            self._run.restart(position)
+            self._run.go_to(position)
             return
         self._run.close()
         self._run = self._data_loader._run(position, self._error_counter)

@@ -222,7 +222,7 @@ def test_run_closes_while_the_next_output_is_computed(gate):
 
 def test_run_restarts_while_the_next_output_is_computed(gate):
     program, run = run_ahead(gate)
-    run.restart(RunPosition(0, 0, [(0,)], [False]))
+    run.go_to(RunPosition(0, 0, [(0,)], [False]))
     assert run.next() == 1
     before, now = program.opened
     assert not before.closed.is_set()

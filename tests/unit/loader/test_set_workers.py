@@ -99,6 +99,25 @@ def test_call_before_first_element_sets_initial_workers():
     assert len(scheduler.processes()) == 3
 
 
+def test_call_during_first_start_takes_effect(monkeypatch):
+    endless = loader([Draw(), gristmill.Batch(10)], num_epochs=None, worker_count=1)
+    iterator = iter(endless)
+    run = iterator._run
+    start_workers = run._start_workers
+
+    def start_and_resize(position, before):
+        started = start_workers(position, before)
+        if before is None:
+            run.set_workers(3)  # Another thread may call this now.
+        return started
+
+    monkeypatch.setattr(run, "_start_workers", start_and_resize)
+    next(iterator)
+    while run._successor is not None:
+        next(iterator)
+    assert len(run._running.scheduler.processes()) == 3
+
+
 @pytest.mark.parametrize(
     ("count", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)]
 )

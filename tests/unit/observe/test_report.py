@@ -423,7 +423,7 @@ def test_stretch_begun_by_another_thread_keeps_attributes():
 
 def test_measured_block_restarts_call_timing(never_measured):
     iterator = iter(grain.MapDataset.range(300_000).map(float).to_iter_dataset())
-    blocks, watch = iterator.sampling, iterator._watch
+    blocks, watch = iterator.meter, iterator._watch
     taken = list(itertools.islice(iterator, 100_000))
     assert blocks.measured_elements == 0
     assert watch.outputs < 1200

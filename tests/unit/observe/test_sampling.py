@@ -31,10 +31,10 @@ def test_threads_measure_blocks_at_the_same_time(monkeypatch):
     monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
     dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
     elements = _Elements(dataset)
-    elements.sampling = sampling.Sampling(dataset, lambda fails: None)
+    elements.meter = sampling.Sampling(dataset, lambda fails: None)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(elements.__getitem__, range(64))) == list(range(64))
-    assert elements.sampling.measured_elements == 64
+    assert elements.meter.measured_elements == 64
 
 
 def test_metrics_record_each_element_read_by_threads(monkeypatch):
@@ -52,4 +52,4 @@ def test_chain_of_very_many_nodes_is_not_measured():
     dataset = gristmill.MapDataset.range(3)
     for _ in range(200):
         dataset = dataset.map(float)
-    assert iter(dataset.to_iter_dataset()).sampling is None
+    assert iter(dataset.to_iter_dataset()).meter is None

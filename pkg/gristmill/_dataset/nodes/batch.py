@@ -37,7 +37,7 @@ from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.deferred_steps import defer_steps
 from gristmill._dataset.nodes.record_batches import batches_of, column_batches_of
-from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, index_iterators_of
 from gristmill._engine.column_batches import ColumnBatches
 from gristmill._engine.native_batches import NativeBatches
 from gristmill._hot import iterators, tree
@@ -213,7 +213,7 @@ class BatchDatasetIterator(NodeIterator[T]):
         # The original chain if the parent's steps defer their work, else None.
         self._eager_chain = None if deferred_parent is None else node._parent
         read_threads = (
-            feed.read_options.num_threads for feed in feeds_of(self._parent)
+            feed.read_options.num_threads for feed in index_iterators_of(self._parent)
         )
         self._threads = threads_to_compute(min(read_threads, default=sys.maxsize))
         is_feed = type(self._parent) is PrefetchDatasetIterator

@@ -27,14 +27,9 @@ from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
 NEXT_INDEX = "next_index_in_datasets"
-# Keys of a state.
-STATE_KEYS = (
-    "iterators_in_use_indices",
-    "iterators_in_use_states",
-    "exhausted",
-    "next_index_in_cycle",
-    NEXT_INDEX,
-)
+# Keys of a state.  The first three have lists with an entry for each place.
+PLACE_KEYS = ("iterators_in_use_indices", "iterators_in_use_states", "exhausted")
+STATE_KEYS = (*PLACE_KEYS, "next_index_in_cycle", NEXT_INDEX)
 Datasets = (
     Sequence[IterDataset[T] | MapDataset[T]]
     | MapDataset[IterDataset[T] | MapDataset[T]]
@@ -61,7 +56,9 @@ class InterleaveIterDataset(IterDataset[T]):
         datasets: The datasets.
 
     Raises:
-        ValueError: The length of the cycle is not positive.
+        ValueError: `cycle_length` is not positive, or another number is negative.
+        TypeError: A number is not whole, or `datasets` is not a sequence of
+            datasets.
 
     Example:
         >>> MapDataset = gristmill.MapDataset
@@ -153,7 +150,11 @@ class InterleaveIterDataset(IterDataset[T]):
 
 
 class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[T]):
-    """Iterates over several datasets in turn."""
+    """Iterates over several datasets in turn.
+
+    The compiled `RoundRobin` defines `__next__`, `places`, the open iterators, and
+    `turn`, the place of the next element.  It calls `_vacate` and `_occupy`.
+    """
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
@@ -169,7 +170,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             look_ahead=True,
         )
         # The first dataset that was not opened yet, and the number of datasets, which
-        # may turn out to be less than `count`.
+        # may turn out to be less than `_count`.
         self._next_number = 0
         self._stop = count
         # For each place: the number of its dataset, and its last state if it has ended.
@@ -178,7 +179,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         # True if iteration has begun, so that datasets are opened ahead of time.
         self._has_started = False
         # States of datasets that are not open yet, by number; None if one has ended.
-        # Mostly empty.
+        # Usually empty.
         self._future_states: dict[int, Any] = {}
         # Iterators that have checked a state and will be set to it, by place.
         self._checked_iterators: dict[int, DatasetIterator[T]] = {}
@@ -210,7 +211,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
                 " Restore it with the cycle_length and the datasets that it was saved"
                 " with."
             )
-        for name in STATE_KEYS[:3]:
+        for name in PLACE_KEYS:
             states.check_list(self, state[name], name, cycle)
         for name, max_value in (
             ("next_index_in_cycle", cycle - 1),
@@ -232,6 +233,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self._check_places(state)
 
     def _check_places(self, state: Any) -> None:
+        """Check the states of the open datasets, with new iterators for `_go_to`."""
         self._checked_iterators.clear()
         for place, (number, position, ended) in _iterate_places(state):
             states.flag(self, ended, "exhausted")
@@ -292,7 +294,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
-        """Open the next dataset in a place; return False if there is none."""
+        """Open the next dataset in a place, ahead of time from now on if it is slow."""
         self._assert_not_closed()
         self._has_started = True
         return self._open_next(place)
@@ -306,9 +308,12 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
                 break
 
     def _open_next(self, place: int) -> bool:
+        """Open the next dataset in a place; return False if there is none."""
         while self._next_number < self._stop:
             number = self._next_number
             self._next_number += 1
+            # Threads of `_reading` use it, too.  They start at the first element, after
+            # which it is always the same object, the one that the chain shares.
             self._iterators.chain_context = self._ctx
             make = self._take_iterator if self._has_started else self._iterators.make
             try:
@@ -334,7 +339,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         """Return the iterator of a dataset, created ahead of time if that is slow."""
         read = self._reading.read(number, [number])
         if read is None:
-            return self._iterators[number]
+            return self._iterators.make_and_start(number)
         if read.failure is not None:
             raise read.failure
         iterator: DatasetIterator[T] | None = read.elements[0]
@@ -386,4 +391,4 @@ def _in_epoch(epoch: int, dataset: Any) -> Any:
 
 def _iterate_places(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
     """Yield (place, (dataset number, state, whether the dataset ended)) of a state."""
-    return enumerate(zip(*(state[name] for name in STATE_KEYS[:3]), strict=True))
+    return enumerate(zip(*(state[name] for name in PLACE_KEYS), strict=True))

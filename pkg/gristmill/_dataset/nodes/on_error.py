@@ -18,7 +18,7 @@ from gristmill._dataset.model.known_length import UnknownLength
 from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of, is_ours
 from gristmill._dataset.model.states import copy_state
-from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, index_iterators_of
 from gristmill._engine.record_errors import (
     ErrorCounter,
     RecordErrors,
@@ -158,7 +158,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         key = None if location is None else location.key
         if not self._substitutes:
             return self._errors.replace_record(error, key)
-        (feed,) = feeds_of(self._parent)
+        (feed,) = index_iterators_of(self._parent)
         dataset = feed.dataset
         substitutes = (
             _Substitute(index, record_of(dataset, index))

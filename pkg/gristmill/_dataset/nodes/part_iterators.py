@@ -21,13 +21,17 @@ from gristmill._hot.error_location import as_failure
 class PartIterators:
     """Creates iterators of several datasets, by number.
 
+    It is also a source of iterators for `gristmill._engine.reading.Reading`, whose
+    threads call `make_and_start` through `[]`.
+
     Args:
         datasets: The datasets, by number.
         buffer_size: The number of elements of an `IterDataset` that a thread
             prefetches.
 
     Attributes:
-        chain_context: The context of the chain that contains these datasets.
+        chain_context: The context of the chain that contains these datasets.  The
+            consumer's thread sets it before it opens a dataset.
     """
 
     def __init__(self, datasets: Any, buffer_size: int) -> None:
@@ -37,6 +41,10 @@ class PartIterators:
         self._epoch = epoch_context.epoch
 
     def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
+        return self.make_and_start(number)
+
+    def make_and_start(self, number: int) -> DatasetIterator[Any] | None:
+        """Create an iterator like `make`, and start its prefetching."""
         iterator = self.make(number)
         cancellation.check()
         if isinstance(iterator, ThreadPrefetchDatasetIterator):

@@ -74,7 +74,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         return count_of(self._parent)
 
 
-class BlockSampler(Protocol):
+class BlockMeter(Protocol):
     """Reads some of the blocks of a dataset, and measures them.
 
     Attributes:
@@ -93,8 +93,11 @@ class BlockSampler(Protocol):
 class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
+    The compiled `BlockFeeder` defines `__next__` and `position`, the number of elements
+    returned or skipped.  It calls `_refill` and `_check_dropped`.
+
     Attributes:
-        dataset: The dataset.
+        dataset: The dataset that is read, with the threads of the read options.
     """
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
@@ -111,6 +114,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self._min_block = preferred_block(dataset)
         self._default_max_block = _round_down(node._max_block, self._min_block)
         self._max_block = self._default_max_block
+        # The maximum size of the next block: it takes about `BLOCK_NS`.
         self._block_size = self._min_block
         # The index of the next element and its exception, if it has already failed.
         self._failure: tuple[int, Exception] | None = None
@@ -157,13 +161,13 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         return type(self).__name__ + self._node._arguments_text()
 
     @property
-    def sampling(self) -> BlockSampler | None:
+    def meter(self) -> BlockMeter | None:
         """The object that measures some of the blocks, or None."""
-        return self._elements.sampling
+        return self._elements.meter
 
-    @sampling.setter
-    def sampling(self, sampling: BlockSampler | None) -> None:
-        self._elements.sampling = sampling
+    @meter.setter
+    def meter(self, meter: BlockMeter | None) -> None:
+        self._elements.meter = meter
 
     @property
     def read_options(self) -> ReadOptions:
@@ -250,7 +254,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             return self._refill(first)
         except Exception as error:
             self._failure = first, error
-            self.position = first
+            self.position = first  # Undo the increment of `_refill`.
             return []
         finally:
             self._block_so_far = None
@@ -259,7 +263,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
     def _refill(self, first: int) -> list[Any]:
-        """Return a block of elements from index `first` on."""
+        """Return a block of elements from index `first` on; see `BlockFeeder`."""
         self._assert_not_closed()
         end = self._block_limit if first < self._block_limit else self._length
         end = min(end, self._source_end)
@@ -275,7 +279,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             self._source_end = first
             return []
         except Exception:
-            self.position += 1
+            self.position += 1  # The failed element counts, as `BlockFeeder` requires.
             raise
         duration_ns = time.perf_counter_ns() - start_ns
         if duration_ns < BLOCK_NS / 2:
@@ -284,7 +288,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             count = int(len(elements) * BLOCK_NS / duration_ns)
             block_size = _round_down(count, self._min_block)
             self._block_size = min(block_size, self._max_block)
-            self._reading.probe_soon()
+            self._reading.probe_soon()  # The source may have begun to wait.
         return elements
 
     def _compute_block(self, first: int, max_count: int, now_ns: int) -> list[Any]:
@@ -296,10 +300,8 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
                 raise error
         indices = np.arange(first, first + max_count, dtype=np.int64)
         read = self._reading.read(first, indices)
-        if read is None:
-            out = self._block_so_far
-            if out is None:
-                out = []
+        if read is None:  # The source does not wait, so this thread reads.
+            out = [] if self._block_so_far is None else self._block_so_far
             indices = indices[: self._block_size]
             try:
                 return self._elements.read(indices, now_ns, out)
@@ -307,9 +309,8 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
                 # Find the failed element by computing the remaining ones one by one.
                 # Raise a BlockLengthError of the whole block instead: no single element
                 # caused it. If `out` has elements, the error belongs to the next one.
-                if not out and (
-                    len(indices) == 1 or isinstance(error, BlockLengthError)
-                ):
+                is_single = len(indices) == 1
+                if not out and (is_single or isinstance(error, BlockLengthError)):
                     raise
             others, failure = read_each(self._elements, indices[len(out) :].tolist())
             read = ReadResult(out + others, failure)
@@ -327,7 +328,7 @@ def _round_down(count: int, multiple: int) -> int:
 
 
 def preferred_block(dataset: MapDataset[Any]) -> int:
-    """Return the smallest block that gives each step its preferred number."""
+    """Return the smallest block that gives each step its preferred element count."""
     return max(
         -(-getattr(node, "_preferred_block", 1) // elements)
         for node, elements in _elements_of_nodes(dataset)
@@ -344,18 +345,16 @@ def _elements_of_nodes(dataset: MapDataset[Any]) -> Iterator[tuple[Any, int]]:
     nodes: list[tuple[Any, int]] = [(dataset, 1)]
     for node, elements in nodes:
         yield node, elements
-        elements_of_parents = elements * (
-            getattr(node, "_elements_per_output", None) or 1
-        )
-        nodes += [(parent, elements_of_parents) for parent in node._parents]
+        per_output = getattr(node, "_elements_per_output", None) or 1
+        nodes += [(parent, elements * per_output) for parent in node._parents]
 
 
-def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
+def index_iterators_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
     """Yield the iterators of a chain that read a dataset by index."""
     if isinstance(iterator, PrefetchDatasetIterator):
         yield iterator
     for parent in getattr(iterator, "_parents", ()):
-        yield from feeds_of(parent)
+        yield from index_iterators_of(parent)
 
 
 class _Elements:
@@ -364,7 +363,7 @@ class _Elements:
     Attributes:
         allows_threads: False if a source of the chain must not be read by threads.
         reads_thread_name: Whether a source or a step reads its thread's name.
-        sampling: The object that measures some of the blocks, or None.
+        meter: The object that measures some of the blocks, or None.
     """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
@@ -374,7 +373,7 @@ class _Elements:
         self.allows_threads = all(getattr(s, "allows_threads", True) for s in sources)
         steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
         self.reads_thread_name = any(map(reads_thread_name, [*sources, *steps]))
-        self.sampling: BlockSampler | None = None
+        self.meter: BlockMeter | None = None
 
     def read(
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
@@ -383,14 +382,14 @@ class _Elements:
         if epoch_context.epoch != self._epoch:  # The calling thread is in another one.
             with use_epoch(self._epoch):
                 return self.read(indices, now_ns, out)
-        sampling = self.sampling
+        meter = self.meter
         try:
-            if sampling is None or now_ns < sampling.due_ns:
+            if meter is None or now_ns < meter.due_ns:
                 return block_of(self._dataset, indices, out)
-            return sampling.read(indices)
+            return meter.read(indices)
         except Exception:
-            if sampling is not None:
-                sampling.note_failure()
+            if meter is not None:
+                meter.note_failure()
             raise
 
     def __getitem__(self, index: int) -> Any:

@@ -26,7 +26,7 @@ from gristmill._dataset.nodes.slicing import slice_chain
 from gristmill._dataset.nodes.to_iter import (
     PrefetchDatasetIterator,
     PrefetchIterDataset,
-    feeds_of,
+    index_iterators_of,
 )
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import OutputAbandoned, RecordErrors
@@ -253,7 +253,7 @@ class DatasetStream(ChainStream):
 
     def disable_lookahead(self) -> None:
         """Compute elements one by one until there is another output."""
-        self._limited_feeds = list(feeds_of(self._iterator))
+        self._limited_feeds = list(index_iterators_of(self._iterator))
         for feed in self._limited_feeds:
             feed.set_max_block(1)
 
@@ -340,7 +340,7 @@ class ArithmeticStream(ChainStream):
     ) -> None:
         super().__init__(program, stream)
         self._current_record = record_word(record_address)
-        (self._feed,) = feeds_of(self._iterator)
+        (self._feed,) = index_iterators_of(self._iterator)
         # If a node follows, the feed's elements are not yet outputs.
         self.computes_runs = self._iterator is self._feed
         # During `next_run`: the index of the first element, and the elements so far,

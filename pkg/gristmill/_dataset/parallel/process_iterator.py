@@ -203,7 +203,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._start_position = position
         self._ended = False
         if self._run is not None:
-            self._run.restart(_copy(position))
+            self._run.go_to(_copy(position))
 
     def _program_for_streams(self, streams: int) -> ChainProgram:
         """Return the program with another number of streams.

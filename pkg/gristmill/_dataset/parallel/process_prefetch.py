@@ -81,8 +81,9 @@ def multiprocess_prefetch(
 class ProcessPrefetchIterDataset(IterDataset[T]):
     """A dataset whose chain runs in workers.
 
-    It has no parents: a seed before it does not apply to the steps after it.  `streams`
-    define the order; None means as many as workers, which a state may change.
+    It has no parents: a seed before it does not apply to the steps after it.  The
+    number of streams defines the order of elements.  If `streams` is None, it is the
+    number of workers, or that of the state that an iterator restores.
     """
 
     _KIND = "transport"
@@ -100,19 +101,20 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._options = options
         self._backend = backend
         self._has_fixed_streams = streams is not None
-        parts = options.num_workers if streams is None else streams
-        check_parts(dataset, parts)
+        stream_count = options.num_workers if streams is None else streams
+        check_parts(dataset, stream_count)
         policy_of(dataset)  # Raises if parts of the chain have different ones.
         program = ChainProgram(
             dataset=dataset,
-            numbers=range(parts),
-            parts=parts,
+            numbers=range(stream_count),
+            parts=stream_count,
             sequential=sequential_slice,
             options=options_of(dataset),
             workers=options.num_workers,
             worker_init_fn=worker_init_fn,
         )
         records = records_of_unit(dataset)
+        # Any worker can compute a unit if positions follow from arithmetic.
         if (options.num_workers or backend) and records is not None:
             program = ArithmeticChainProgram(
                 **vars(program),
@@ -148,15 +150,15 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         return result
 
     @property
-    def workers(self) -> int:
-        """The number of worker processes."""
+    def worker_count(self) -> int:
+        """The number of workers that compute the chain."""
         return self._options.num_workers
 
     def with_workers(self, count: int) -> tuple[IterDataset[T], bool]:
-        """Return the dataset with `count` workers, and whether it restores our states.
+        """Return a copy with `count` workers, and whether it can restore our states.
 
         Raises:
-            NotTriedError: Some workers would idle, or they are not processes.
+            NotTriedError: Some workers would be idle, or they are not processes.
         """
         if self._backend is not None:
             raise NotTriedError("the chain runs in actors of a cluster.")
@@ -164,11 +166,12 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         keeps_states = self._has_fixed_streams or not program.owned
         if keeps_states and program.owned and count > program.streams:
             raise NotTriedError(
-                f"each of the {program.streams} streams is one worker's."
+                f"each stream belongs to one worker, so more than {program.streams}"
+                " workers would be idle."
             )
-        parts = program.parts if keeps_states else count
+        stream_count = program.parts if keeps_states else count
         try:
-            check_parts(program.dataset, parts)
+            check_parts(program.dataset, stream_count)
         except ValueError as error:
             raise NotTriedError(str(error)) from error
         result = multiprocess_prefetch(
@@ -176,7 +179,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             dataclasses.replace(self._options, num_workers=count),
             program.worker_init_fn,
             program.sequential,
-            parts if keeps_states else None,
+            stream_count if keeps_states else None,
         )
         return result, keeps_states
 
