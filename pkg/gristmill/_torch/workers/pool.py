@@ -45,8 +45,8 @@ class Answer(NamedTuple):
 
     Attributes:
         worker: The worker's number.
-        value: The batch.  Otherwise `Exhausted`, or torch's `ExceptionWrapper` around
-            the exception of the user's code.
+        value: The batch, or the result of another request.  `Exhausted` at the end of
+            the dataset.  Torch's `ExceptionWrapper` if the user's code raised.
         error: The exception if the request could not be read, or the batch could not
             be pickled or unpickled; else None.
         state: The worker's state, pickled, if it was requested.
