@@ -219,7 +219,7 @@ class StatefulDataLoader(DataLoader[T]):
         self.next_iter_state = state_dict or None
 
     def _get_iterator(self) -> Any:
-        """Return a new iterator, which resumes from `next_iter_state` if there is one."""
+        """Return a new iterator, which resumes from `next_iter_state` if it is set."""
         state = self.next_iter_state
         saved = None if state is None else layout.read(state, self)
         if self.num_workers == 0:

@@ -70,7 +70,7 @@ class EpochPosition:
         main = self._saved.main
         iterator._IterableDataset_len_called = main[layout.LEN_CALLED]
         iterator._shared_seed = main[layout.SHARED_SEED]
-        # None if the saved loader had no workers.  Workers then use the seed drawn here.
+        # None if the saved loader had no workers.  Workers then use a newly drawn seed.
         base_seed = main.get(layout.BASE_SEED)
         if iterator._num_workers == 0 or base_seed is not None:
             self._seed_generator.set_state(self._seed_generator_state)

@@ -123,8 +123,8 @@ class SamplerPosition:
             self._restored[layout.DELIVERED_AHEAD] = ahead
             self._delivered_ahead = {batches + number for number in ahead}
         if self._is_batched:
-            # The sampler's part counts, if both have one: Accelerate corrects it.  It is
-            # the only part in states of older torchdata.
+            # The sampler's part overrides the iterator's, because Accelerate corrects
+            # it.  Older torchdata saves no other.
             batch_state = {**(index_iter_state or {}), **(index_sampler_state or {})}
             samples = batch_state.get(_SAMPLES, batches * self.index_sampler.batch_size)
             self._sample_count = samples
