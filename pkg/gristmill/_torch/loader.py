@@ -156,6 +156,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         private.TorchLoader.multiprocessing_context.fset(self, context)
 
     def _check_overlap(self) -> None:
+        """Raise ValueError if the loader does not support `overlap_epochs`."""
         if isinstance(self.dataset, IterableDataset):
             raise ValueError(
                 "overlap_epochs needs a map-style dataset, got an IterableDataset."
@@ -248,6 +249,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         return TorchTrial(self, self.num_workers, iterate)
 
     def _get_iterator(self) -> Any:
+        """Return a new iterator; torch's ``__iter__`` calls this method."""
         # After ``install(everywhere=True)``, `self` may be one of torch's loaders.
         is_torch_loader = not isinstance(self, DataLoader)
         if private.needs_torch_iterator(self) or (

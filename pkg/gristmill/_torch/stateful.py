@@ -156,15 +156,16 @@ class StatefulDataLoader(DataLoader[T]):
         if snapshot_every_n_steps is not None:
             check_count("snapshot_every_n_steps", snapshot_every_n_steps, 0, workers=1)
         self.snapshot_every_n_steps = snapshot_every_n_steps
+        # This attribute and the next one have the names of torchdata's loader.
         self.next_iter_state = None
         # Whether `state_dict` made the iterator, and ``iter()`` has not returned it.
         self._initial_iter_for_state_dict = False
 
     def __iter__(self) -> LoaderIterator:
         """Return an iterator, which `state_dict` describes from now on."""
-        is_made = self._initial_iter_for_state_dict and self._iterator is not None
+        has_begun = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
-        if not is_made:
+        if not has_begun:
             self._begin_epoch()
         position = self._iterator._position
         if position.finished:
@@ -176,6 +177,7 @@ class StatefulDataLoader(DataLoader[T]):
         return iterator
 
     def _begin_epoch(self) -> None:
+        """Make an iterator, or let the one with persistent workers begin an epoch."""
         if self.persistent_workers and self._iterator is not None:
             self._iterator._reset(self)
         else:
@@ -217,6 +219,7 @@ class StatefulDataLoader(DataLoader[T]):
         self.next_iter_state = state_dict or None
 
     def _get_iterator(self) -> Any:
+        """Return a new iterator, which resumes from `next_iter_state` if it is set."""
         state = self.next_iter_state
         saved = None if state is None else layout.read(state, self)
         if self.num_workers == 0:

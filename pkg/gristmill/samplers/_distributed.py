@@ -35,7 +35,7 @@ class DistributedSampler(PlannedSampler):
             batches, times the loader's streams. With 1 all ranks have equally many
             elements, and the last batch may have fewer elements.
         shuffle: Whether to shuffle. Needs a seed.
-        num_epochs: Times to go through the records, at least 1, or None for no end.
+        num_epochs: The number of epochs, at least 1; None for an endless sampler.
         seed: Seed in [0, 2**32) of the order and of the records' random numbers,
             or None for no generators.
         remainder: How to treat records that do not fill a batch of every rank, a
@@ -86,9 +86,9 @@ class DistributedSampler(PlannedSampler):
                 f"An epoch of {ranks} ranks with batches of {self._batch_size} has"
                 f" {self._epoch_length} positions, expected less than 2**63."
             )
-        self._max_index = None
+        self._end_index = None
         if self._num_epochs is not None:
-            self._max_index = self._num_epochs * self._epoch_length
+            self._end_index = self._num_epochs * self._epoch_length
         # The number of records in an epoch.  Its other positions repeat the first ones.
         self._records_per_epoch = min(records, self._epoch_length)
         keys = KeyPlan.range(records)

@@ -37,7 +37,7 @@ class GroupShuffleSampler(PlannedSampler):
             window mixes better and needs more memory.
         shard_options: The part of each epoch that this process reads. With
             drop_remainder the last records of an epoch's order are left out.
-        num_epochs: Times to go through the records, at least 1, or None for no end.
+        num_epochs: The number of epochs, at least 1; None for an endless sampler.
         seed: Seed in [0, 2**32) of the order and of the records' random numbers.
         reshuffle: Whether every epoch has its own order.
 
@@ -86,7 +86,7 @@ class GroupShuffleSampler(PlannedSampler):
             )
         self._epoch_length = length
         epochs = self._num_epochs
-        self._max_index = None if epochs is None else epochs * length
+        self._end_index = None if epochs is None else epochs * length
         self._order = self._make_order(int(shard_options.shard_count))
 
     @property

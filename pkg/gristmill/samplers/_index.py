@@ -19,7 +19,7 @@ from gristmill.sharding import NoSharding, ShardOptions, even_split
 
 
 class IndexSampler(PlannedSampler):
-    """Go through the records of a shard for some epochs, optionally shuffled.
+    """Reads the records of a shard for some epochs, optionally shuffled.
 
     Each shard owns a contiguous part of the records.  With `shuffle` every epoch
     has its own order, and a shard shuffles only its own part.
@@ -28,7 +28,7 @@ class IndexSampler(PlannedSampler):
         num_records: The number of records of the source, at least 1.
         shard_options: The part of the records that this process reads.
         shuffle: Whether to shuffle. Needs a seed.
-        num_epochs: Times to go through the records, at least 1, or None for no end.
+        num_epochs: The number of epochs, at least 1; None for an endless sampler.
         seed: Seed in [0, 2**32) of the order and of the records' random numbers,
             or None for no generators.
 
@@ -56,14 +56,14 @@ class IndexSampler(PlannedSampler):
         self._shuffle = shuffle
         self._seed = seed
         num_records, num_epochs = self._num_records, self._num_epochs
-        self._max_index = None if num_epochs is None else num_epochs * num_records
+        self._end_index = None if num_epochs is None else num_epochs * num_records
         keys = KeyPlan.range(num_records)
         # An instance of NoSharding reads everything, even if a subclass sets other
         # numbers. Grain decides by the type, too.
         if not isinstance(shard_options, NoSharding):
             keys = keys.shard(*even_split(num_records, shard_options))
             if num_epochs is not None and shard_options.drop_remainder:
-                self._max_index = len(keys) * self._shard_count * num_epochs
+                self._end_index = len(keys) * self._shard_count * num_epochs
         self._epoch_length = len(keys) * self._shard_count
         if shuffle:
             assert seed is not None
@@ -107,22 +107,26 @@ class IndexSampler(PlannedSampler):
 
     # Like the inherited method, but does not call `_key` for each record.
     def __getitem__(self, index: int) -> RecordMetadata:
-        end = self._max_index
+        end = self._end_index
         if index < 0 or (end is not None and index >= end):
             raise self._index_error(index)
         position = index // self._shard_count
         try:
             key = self._record_keys.key(position)
-        except TypeError:
-            key = self._record_keys.key(self._same_position(position))
+        except TypeError:  # Over 64 bits, or not an integer.
+            key = self._record_keys.key(self._wrap_position(position))
         except ZeroDivisionError:
             raise self._empty_shard_error() from None
         if self._seed is None:
             return RecordMetadata(index, key)
         return seeded_metadata(index, key, self._seed + index)
 
-    def _same_position(self, position: Any) -> int:
-        """Return the 64-bit position that has the same key."""
+    def _wrap_position(self, position: Any) -> int:
+        """Return the 64-bit position that has the same key.
+
+        Raises:
+            TypeError: `position` is not an integer.
+        """
         check_integer("index", position)
         # Epochs are shuffled by their number modulo 2**32.
         return operator.index(position) % (len(self._record_keys) << 32)

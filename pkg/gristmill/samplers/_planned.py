@@ -29,8 +29,8 @@ class PlannedSampler(abc.ABC):
     _seed: int | None
     # Number of indices in an epoch, of all shards together.
     _epoch_length: int
-    # Number of indices in all epochs, or None if there is no end.
-    _max_index: int | None
+    # The end of the valid indices, exclusive: Grain's `_max_index`.  None if endless.
+    _end_index: int | None
     # True if each epoch has its own order.
     _shuffle: bool = False
 
@@ -101,16 +101,16 @@ class PlannedSampler(abc.ABC):
                 "record_keys needs a positive step and a count of at least 0, got"
                 f" step={step} and count={count}."
             )
-        last, end = first + step * (count - 1), self._max_index
+        last, end = first + step * (count - 1), self._end_index
         if first < 0 or (count and end is not None and last >= end):
             raise self._index_error(first if first < 0 else last)
         return self._keys(first, step, count)
 
     def __len__(self) -> int:
-        return sys.maxsize if self._max_index is None else self._max_index
+        return sys.maxsize if self._end_index is None else self._end_index
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        end = self._max_index
+        end = self._end_index
         if index < 0 or (end is not None and index >= end):
             raise self._index_error(index)
         key = self._key(index)
@@ -132,13 +132,13 @@ class PlannedSampler(abc.ABC):
     def _endless(self) -> Self:
         """Return this sampler without an end."""
         endless = copy.copy(self)
-        endless._max_index = None
+        endless._end_index = None
         return endless
 
     def _index_error(self, index: int) -> IndexError:
         return IndexError(
             f"RecordMetadata object index is out of bounds; Got index {index},"
-            f" allowed indices should be in [0, {self._max_index}]"
+            f" allowed indices should be in [0, {self._end_index}]"
         )
 
 

@@ -14,7 +14,7 @@ from gristmill.sharding import ShardOptions
 
 
 class SequentialSampler(PlannedSampler):
-    """Go through the records once, in order.
+    """Reads the records once, in order.
 
     Args:
         num_records: The number of records of the source, at least 1.
@@ -50,7 +50,7 @@ class SequentialSampler(PlannedSampler):
         self._epoch_length = num_records
         if shard_options.drop_remainder:
             self._epoch_length -= num_records % int(shard_options.shard_count)
-        self._max_index = self._epoch_length
+        self._end_index = self._epoch_length
         self._seed = seed
 
     def plan(self) -> KeyPlan:

@@ -45,7 +45,7 @@ def test_index_sampler_matches_grain(n, shard, epochs, seed):
         ours, theirs = pair("IndexSampler", n, shard, **arguments)
         assert repr(ours) == repr(theirs)
         assert len(ours) == len(theirs)
-        assert ours._max_index == theirs._max_index
+        assert ours._end_index == theirs._max_index
         for index in [-1, *range(0, 3 * n + 2, 1 + n // 7)]:
             assert described(ours, index) == described(theirs, index)
 

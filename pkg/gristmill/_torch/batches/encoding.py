@@ -8,7 +8,7 @@ without pickling its arrays.  The parent converts the element back to a batch:
 
 The received batch equals that of torch's own queue: the same types, dtypes, shapes and
 strides.  Large tensors view the slot, small ones have memory of their own.  All are
-writable and none ``is_shared()``.
+writable, and their ``is_shared()`` is False.
 
 A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
 an array for each tensor, or ``(tree, state)``.  Any other batch is pickled as torch
@@ -36,7 +36,8 @@ _PICKLED_PARTS = 3
 def encode(batch: Any, state: bytes | None = None) -> Any:
     """Convert a batch, and a worker's state if given, to an element.
 
-    Its arrays view the tensors' memory: write it to a slot before that changes.
+    The element's arrays view the memory of the tensors.  Write the element to a slot
+    before that memory changes.
 
     Raises:
         RuntimeError: A tensor requires grad and is not a leaf.
@@ -82,6 +83,7 @@ def _plain_tree(batch: Any) -> Any:
         array = pickling.array_of(tensor)
         if array is None:
             raise NotPlainError
+        # At least one byte, so that an empty tensor that occurs twice overlaps itself.
         spans.append((tensor.data_ptr(), array.nbytes or 1))
         return array
 

@@ -133,7 +133,7 @@ class Table:
     Attributes:
         row: The type, dtype and shape of a row.  Rows of two tables may share a batch
             only if these are equal.
-        gather: Copies the rows at some indices into a batch of new tensors.  Raises
+        gather: Copies the rows at some indices to a batch of new tensors.  Raises
             `_DatasetChangedError`, or another error if torch has to fetch the rows:
             IndexError for a negative index or one that is too large.
     """
@@ -325,10 +325,11 @@ def _concat_table(concat: ConcatDataset[Any]) -> Table | None:
         for owner in np.unique(owners).tolist():
             if datasets[owner] is not parts[owner]:
                 raise _DatasetChangedError
-            begin = ends[owner - 1] if owner else 0
-            batches.append(tables[owner].gather(index[owners == owner] - begin))
+            start = ends[owner - 1] if owner else 0
+            batches.append(tables[owner].gather(index[owners == owner] - start))
         if len(batches) == 1:
             return batches[0]
+        # The rows of the joined batches are sorted by owner; undo that.
         by_owner = np.argsort(owners, kind="stable")
         return _join_rows(batches, torch.from_numpy(np.argsort(by_owner)))
 

@@ -24,6 +24,7 @@ from gristmill._torch import private
 
 # Allocates an array of a shape and a dtype, in the slot or in private memory.
 Alloc = Callable[[Any, Any], Any]
+# The types of samples that ``default_collate`` knows, and their collate functions.
 Rules = list[tuple[Any, Callable[..., Any]]]
 
 # For fewer numbers, torch's own functions are as fast.
@@ -105,9 +106,10 @@ def new_bytes(count: int) -> torch.Tensor:
 
 
 def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
+    """Return an uninitialized tensor; note its storage if it is in the slot."""
     array = _context.alloc(shape, dtype)
     tensor = torch.from_numpy(array)
-    if not array.flags.owndata:
+    if not array.flags.owndata:  # It lies in the slot.
         _context.storages.append(private.StorageWeakRef(tensor.untyped_storage()))
     return tensor
 

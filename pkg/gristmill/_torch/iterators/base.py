@@ -78,8 +78,8 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             self._set_indices(indices)
         if not base_is_own:
             self._own_sampler_iter = None
-        # In this case torch's `__next__` compares the number of samples with the
-        # dataset's length, and warns.
+        # After ``len()`` of an iterable dataset, torch's `__next__` compares the number
+        # of samples with it, and warns.
         checks_length = (
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
@@ -97,6 +97,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         return indices if is_unread else None
 
     def _set_indices(self, indices: Iterator[Any]) -> None:
+        """Draw the epoch's next items from `indices`, also in torch's functions."""
         self._indices = indices
         list_items = indices if self._as_lists else map(as_list, indices)
         self._own_sampler_iter = self._sampler_iter = list_items
@@ -134,6 +135,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         return report_of(self, verify, seconds)
 
     def _trial(self) -> TorchTrial:
+        """Return the trial of changes that `report` runs with ``verify=True``."""
         return TorchTrial(self._loader_copy, self._worker_count(), type(self)._iterate)
 
     def _worker_count(self) -> int:

@@ -12,7 +12,8 @@ class EarlyRequests:
     """The requests for the next epoch's batches that are sent before it begins.
 
     Attributes:
-        sent_keys: The batches of indices that were requested from workers.
+        sent_keys: The batches of indices that were requested from workers; the iterator
+            adds them.
     """
 
     def __init__(self, index_sampler: Any) -> None:

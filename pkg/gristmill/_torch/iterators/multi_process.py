@@ -38,6 +38,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     The thread that iterates owns all fields.  Any thread may call `set_workers`.  If
     there is a `_pin_thread`, it takes the answers with batches from `_pool`.
+
+    Turns, requests, answers and states always use the loader's `num_workers` and worker
+    numbers.  After `set_workers`, `ResizablePool` maps them to the running workers.
     """
 
     _position: WorkersPosition | None
@@ -52,18 +55,18 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._epoch = self._begin_epoch(loader)
         self._draw_epoch = epochs.draw_epoch(self._epoch)
         private.BaseIterator.__init__(self, loader)
-        _check(loader)
+        _check_arguments(loader)
         self._in_order = loader.in_order
         self._iterable = self._dataset_kind == private.DatasetKind.Iterable
         self._prefetch_factor = loader.prefetch_factor
         self._reorder_window = loader.reorder_window or 0
         self._window = self._window_for(loader.num_workers)
-        # The number of requests to send until the window is full, negative if there are
-        # too many.
+        # The number of requests to send until `_window` are unanswered; negative if
+        # more are unanswered.
         self._missing_requests = 0
         # None if no requests for the next epoch are sent before it begins.
         self._early_requests: EarlyRequests | None = None
-        if loader.overlap_epochs and self._check_preview():
+        if loader.overlap_epochs and self._can_predict_epoch():
             self._early_requests = EarlyRequests(self._index_sampler)
         self._start(loader, private.MultiProcessIterator)
         if position is None or position.needs_workers:
@@ -98,7 +101,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._send_first_requests(self._pool)
 
     def set_workers(self, count: int) -> None:
-        """Let `count` workers compute the batches that are requested from now on.
+        """Change the number of workers that compute this iterator's later batches.
 
         Indices, order and states do not change.  States still contain the loader's
         `num_workers`.  The present workers continue until the new ones have started,
@@ -189,7 +192,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             states=() if position is None else position.initial_states,
         )
 
-    def _check_preview(self) -> bool:
+    def _can_predict_epoch(self) -> bool:
         """Return whether the next epoch can be predicted; warn if it cannot."""
         is_possible = private.is_base_own() and can_preview(self._index_sampler)
         if not is_possible:
@@ -210,6 +213,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._watch.exclude_gap()
         private.BaseIterator._reset(self, loader, first_iter)
         self._replace_sampler_iter()
+        # Batches that the program has not taken would arrive before the early ones, so
+        # `pool.reset` drops both.
         if early is not None and (not early.sent_keys or any(self._turns.unanswered)):
             early = None
         predicted_draw_epoch = epochs.draw_epoch(self._epoch + 1)
@@ -259,7 +264,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         for number in range(max(self._window, early_count)):
             self._send_next_request(pool, is_sent=number < early_count)
         if position is not None:
-            position.replay(self._next_batch)
+            position.skip_delivered(self._next_batch)
             self._num_yielded = position.delivered
 
     def _send_early_request(self, pool: ResizablePool, early: EarlyRequests) -> None:
@@ -282,9 +287,10 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     def _send_next_request(self, pool: ResizablePool, *, is_sent: bool = False) -> None:
         """Send the request for the sampler's next item, if a worker takes one.
 
-        With `is_sent`, an early request was sent for it, which is only counted.
+        With `is_sent`, an early request was sent for this item, so only count it.
         """
         try:
+            # Another library may have replaced the iterator, or torch's `_next_index`.
             if self._sampler_iter is self._own_sampler_iter:
                 keys = next(self._indices)
             else:
@@ -379,7 +385,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._pin_thread.stop()
 
 
-def _check(loader: Any) -> None:
+def _check_arguments(loader: Any) -> None:
     """Check the arguments that torch checks only when an iterator is made."""
     for name in ("num_workers", "prefetch_factor"):
         if getattr(loader, name) <= 0:

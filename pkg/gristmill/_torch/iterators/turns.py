@@ -11,12 +11,13 @@ class WorkerTurns:
     Args:
         workers: The number of workers.
         first_worker: The worker that computes the first batch.
-        window: The requests that may be unanswered in all, if batches are delivered out
-            of order.  Each worker then has room for its share.  0 if batches are
-            delivered in order: batch k is computed by the k-th active worker.
+        window: The number of requests that may be unanswered in all, if batches are
+            delivered out of order.  A worker with its share of them misses its turn.
+            0 if batches are delivered in order: no worker that is active misses a turn.
 
     Attributes:
-        unanswered: The number of unanswered requests of each worker.
+        unanswered: The number of unanswered requests of each worker, which the iterator
+            counts.
     """
 
     def __init__(self, workers: int, first_worker: int = 0, window: int = 0) -> None:
@@ -39,6 +40,6 @@ class WorkerTurns:
         self._active[worker] = False
 
     def _has_room(self, worker: int) -> bool:
-        # Together the workers have room for the window.  Otherwise an index that was
-        # drawn would be lost.
+        # Rounded up, so that the active workers together have room for the window.
+        # Otherwise a batch of indices that was drawn would be lost.
         return self.unanswered[worker] < -(-self._window // sum(self._active))

@@ -19,7 +19,7 @@ class EpochPosition:
 
     The iterator calls `begin_epoch` and `iterate_sampler` while it is constructed, then
     `begin` of the subclass, and `finish` at the end of the epoch.  Each epoch has its
-    own position.
+    own position.  Only the thread that iterates uses it.
 
     Resuming an epoch draws no random numbers from the loader's generator, because the
     state contains the numbers that the epoch drew at its beginning.
@@ -35,7 +35,7 @@ class EpochPosition:
 
     sampler: SamplerPosition
     # Whether the iterator computes the epoch again from its beginning.
-    _replays = False
+    _starts_over = False
 
     def __init__(self, loader: Any, saved: SavedState | None) -> None:
         self._saved = saved
@@ -70,7 +70,7 @@ class EpochPosition:
         main = self._saved.main
         iterator._IterableDataset_len_called = main[layout.LEN_CALLED]
         iterator._shared_seed = main[layout.SHARED_SEED]
-        # None if the saved loader had no workers.
+        # None if the saved loader had no workers.  Workers then use a newly drawn seed.
         base_seed = main.get(layout.BASE_SEED)
         if iterator._num_workers == 0 or base_seed is not None:
             self._seed_generator.set_state(self._seed_generator_state)
@@ -83,7 +83,7 @@ class EpochPosition:
         self.sampler = SamplerPosition(
             iterator._index_sampler, iterator._sampler_iter, iterator._as_lists
         )
-        if self._saved is not None and not self._replays:
+        if self._saved is not None and not self._starts_over:
             self.sampler.restore(self._saved.main)
         return self.sampler
 

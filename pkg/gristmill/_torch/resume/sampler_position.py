@@ -60,12 +60,12 @@ class SamplerPosition:
         draws_blocks = type(index_sampler) in (BatchSampler, RandomSampler)
         if draws_blocks and not private.is_unread(iteration, index_sampler):
             self._items = iteration
-        # The numbers of items and samples drawn in this epoch.  Samples are counted
-        # only if items are batches.
+        # The numbers of items and samples drawn in this epoch, including items that
+        # were left out.  Samples are counted only if items are batches.
         self._batch_count = 0
         self._sample_count = 0
-        # The numbers of batches that were delivered ahead of the saved position, and
-        # are therefore left out.
+        # The numbers in the epoch, from 0, of batches that were delivered ahead of the
+        # saved position.  `__next__` leaves them out.
         self._delivered_ahead: set[int] = set()
         # The state that was restored, until the next batch.  Users' objects may restore
         # their states only then.
@@ -123,7 +123,8 @@ class SamplerPosition:
             self._restored[layout.DELIVERED_AHEAD] = ahead
             self._delivered_ahead = {batches + number for number in ahead}
         if self._is_batched:
-            # Accelerate corrects the sampler's part.  Older torchdata has no other.
+            # The sampler's part overrides the iterator's, because Accelerate corrects
+            # it.  Older torchdata saves no other.
             batch_state = {**(index_iter_state or {}), **(index_sampler_state or {})}
             samples = batch_state.get(_SAMPLES, batches * self.index_sampler.batch_size)
             self._sample_count = samples
@@ -139,6 +140,7 @@ class SamplerPosition:
             is_restored = layout.restore(sampler, sampler_state)
             self._order = _IteratedOrder(iter(sampler))
             is_restored |= layout.restore(self._order.iterator, iter_state)
+            # A restored sampler or iterator continues by itself.
             samples = 0 if is_restored else samples
         self._items = self._begin_epoch(samples, generator_state)
 
@@ -150,7 +152,7 @@ class SamplerPosition:
     def _begin_epoch(
         self, count: int = 0, generator_state: Any = None
     ) -> Iterator[Any]:
-        """Return the items of the epoch after `count` samples.
+        """Choose the order of the epoch, and return its items after `count` samples.
 
         Random numbers are drawn immediately, because other code may use the generator
         afterwards.
@@ -205,7 +207,7 @@ class _GeneratedOrder:
         if type(sampler) is RandomSampler:
             index_iter_state[_ITERATOR] = iter_state
         else:
-            # Torchdata would restore an iterator's state by the iterator.
+            # Torchdata fails on `_ITERATOR` if the sampler's iterator is not stateful.
             index_iter_state[_GENERATOR] = self._initial_state
         return {_SAMPLES: count}, index_iter_state
 

@@ -53,25 +53,28 @@ class WorkersPosition(EpochPosition):
         if not self._in_order:
             self._interval = 1
         self.has_states = self._iterable or layout.is_stateful(loader.dataset)
-        self._may_fail_first = loader.worker_init_fn is not None
+        # If so, `begin` waits for all workers, so that ``iter()`` raises their errors.
+        self._init_may_fail = loader.worker_init_fn is not None
         # A finished epoch needs no workers, unless they are kept for the next epoch.
         self.needs_workers = not self.finished or self._persistent
-        # Whether workers compute the batches after the loaded snapshot again.
+        # Whether workers compute the batches after the loaded snapshot again, to
+        # advance their datasets.  With in_order=False the first batches may be others
+        # than those delivered, so a map-style dataset's sampler skips these instead.
         self._recomputes = (
             self.needs_workers
             and self.has_states
             and (self._iterable or self._in_order)
         )
-        # If the snapshot has no dataset state, an iterable dataset is read from the
-        # beginning.
-        self._replays = (
+        # Whether an iterable dataset is read from its beginning, because the snapshot
+        # has no state of it.
+        self._starts_over = (
             self._recomputes
             and self._iterable
             and saved is not None
             and not layout.has_dataset_states(saved.parts)
         )
         self.delivered, self._last_worker = 0, self._workers - 1
-        if saved is not None and not self._replays:
+        if saved is not None and not self._starts_over:
             self.delivered, self._last_worker = saved.step, saved.last_worker
         # The latest states of the workers, pickled as they arrived.
         self._worker_states: list[bytes | None] = [None] * self._workers
@@ -82,6 +85,8 @@ class WorkersPosition(EpochPosition):
 
     def make_successor(self, loader: Any) -> WorkersPosition:
         """Return the position of the next epoch, with the same workers."""
+        # Running workers keep their generators.  Only workers that were started for a
+        # loaded, finished epoch need the states at its end.
         generators = self._saved.worker_generators if self._saved is not None else ()
         if len(generators) != self._workers:
             generators = ()
@@ -91,7 +96,7 @@ class WorkersPosition(EpochPosition):
     def first_worker(self) -> int:
         """The worker that computes the first batch."""
         saved = self._saved
-        if saved is None or self._replays:
+        if saved is None or self._starts_over:
             return 0
         if self._iterable:
             return (saved.last_worker + 1) % self._workers
@@ -128,7 +133,7 @@ class WorkersPosition(EpochPosition):
         """
         if self._worker_generators:
             _exchange_generators(request_each, self._worker_generators)
-        if self.has_states or self._may_fail_first:
+        if self.has_states or self._init_may_fail:
             for answer in request_each([initial_state_request] * self._workers):
                 answer.result()
                 self._worker_states[answer.worker] = answer.state
@@ -153,15 +158,19 @@ class WorkersPosition(EpochPosition):
         self._unanswered_count -= 1
         if answer.state is not None:
             self._worker_states[answer.worker] = answer.state
-        main = self._pending.remove_oldest(answer.worker) if self._interval else {}
+        sampler_state: State = {}
+        if self._interval:
+            sampler_state = self._pending.remove_oldest(answer.worker)
         if not answer.is_exhausted:
             self.delivered += 1
             self._last_worker = answer.worker
             if self._interval and self.delivered % self._interval == 0:
-                self._take_snapshot(main)
+                self._take_snapshot(sampler_state)
 
-    def replay(self, next_batch: Callable[[], Answer | None]) -> None:
-        """Skip recomputed batches that were delivered before the state was saved.
+    def skip_delivered(self, next_batch: Callable[[], Answer | None]) -> None:
+        """Take and drop the batches that were delivered before the state was saved.
+
+        Does nothing if the sampler has skipped them.
 
         Args:
             next_batch: Returns the next answer of the workers, None at the end.
@@ -172,10 +181,10 @@ class WorkersPosition(EpochPosition):
         if self.finished:
             # A dataset may restore its state only when it is iterated over.  Read the
             # finished epoch to its end, so that it is ready for the next epoch.
-            if not self._replays:
+            if not self._starts_over:
                 _skip(next_batch, saved.later_steps + 1)
             return
-        if self._replays and saved.step + saved.later_steps:
+        if self._starts_over and saved.step + saved.later_steps:
             warn_of_replay(saved.step + saved.later_steps)
             _skip(next_batch, saved.step)
             if self._in_order and self._last_worker != saved.last_worker:
@@ -208,7 +217,7 @@ class WorkersPosition(EpochPosition):
                 " in_order=True.",
                 stacklevel=4,
             )
-        main = {
+        main_snapshot = {
             layout.NUM_WORKERS: self._workers,
             **layout.copy_state(snapshot[layout.MAIN_SNAPSHOT]),
             layout.LEN_CALLED: iterator._IterableDataset_len_called,
@@ -218,7 +227,7 @@ class WorkersPosition(EpochPosition):
         state = {
             layout.SNAPSHOT: {
                 **snapshot,
-                layout.MAIN_SNAPSHOT: main,
+                layout.MAIN_SNAPSHOT: main_snapshot,
                 layout.WORKER_SNAPSHOTS: worker_snapshots,
             },
             layout.STEPS_SINCE: self.delivered - snapshot[layout.SNAPSHOT_STEP],
@@ -245,15 +254,15 @@ class WorkersPosition(EpochPosition):
         return steps + self._workers >= self._interval
 
     def _take_first_snapshot(self) -> None:
-        main = self.sampler.state()
-        self._pending = PendingRequests(len(self._worker_states), main)
-        self._take_snapshot(main)
+        sampler_state = self.sampler.state()
+        self._pending = PendingRequests(len(self._worker_states), sampler_state)
+        self._take_snapshot(sampler_state)
 
-    def _take_snapshot(self, main: State) -> None:
+    def _take_snapshot(self, sampler_state: State) -> None:
         self._latest_snapshot = {
             layout.SNAPSHOT_STEP: self.delivered,
             layout.LAST_WORKER: self._last_worker,
-            layout.MAIN_SNAPSHOT: main,
+            layout.MAIN_SNAPSHOT: sampler_state,
             layout.WORKER_SNAPSHOTS: tuple(self._worker_states),
         }
 
@@ -290,18 +299,22 @@ class PendingRequests:
         self._newest_position = position_after
 
     def remove_oldest(self, worker: int) -> State:
-        """Remove a worker's oldest request, and return the state after its batch."""
+        """Remove a worker's oldest request, and return the state without it."""
         number = self._pending_numbers[worker].popleft()
         del self._positions_before[number]
         self._delivered_ahead.add(number)
-        main = next(iter(self._positions_before.values()), self._newest_position)
-        first = main[layout.SAMPLER_YIELDED]
+        position = next(iter(self._positions_before.values()), self._newest_position)
+        first = position[layout.SAMPLER_YIELDED]
         self._delivered_ahead = {
             number for number in self._delivered_ahead if number >= first
         }
         ahead = {number - first for number in self._delivered_ahead}
-        ahead.update(main.get(layout.DELIVERED_AHEAD, ()))
-        return {**main, layout.DELIVERED_AHEAD: sorted(ahead)} if ahead else main
+        # The sampler of a loaded state leaves out batches that were delivered before it
+        # was saved.  They are never requested.
+        ahead.update(position.get(layout.DELIVERED_AHEAD, ()))
+        return (
+            {**position, layout.DELIVERED_AHEAD: sorted(ahead)} if ahead else position
+        )
 
 
 def _exchange_generators(

@@ -54,7 +54,9 @@ class FetchProgram:
         iterable: Whether the dataset is iterated over; else it is read by keys.
         auto_collation: Whether samples are collated to batches.
         collate_fn: Makes a batch of a list of samples, or converts a sample.
+        drop_last: Whether to leave out a last batch that is not full.
         base_seed: Worker i is seeded with ``base_seed + i``.
+        workers: The number of workers.
         worker_init_fn: Called with the worker's number, before reading data.
         collate_rules: The rules of ``default_collate``, from `slot_collation.rules`.
         shared_seed: The seed of the first epoch, for datapipes.
@@ -85,6 +87,8 @@ class FetchProgram:
         """See `Runnable`."""
         return stages_of(self.dataset, self.iterable, self.collate_fn)
 
+    # See `Runnable`.  Requests of more integers than `position_capacity` are sent in a
+    # file.
     tolerant = False
     many_outputs = False
     position_capacity = 1 << 16
@@ -168,6 +172,7 @@ class FetchStream:
         with_state = isinstance(request, requests.WithState)
         data = self._fetch(request.request if with_state else request)
         if isinstance(data, Exhausted):
+            # This worker has no later answer that could contain its state.
             with_state = bool(self._program.states)
         if not with_state:
             return data, None
@@ -192,6 +197,10 @@ class FetchStream:
             return self._wrap_exception()
 
     def _fetch_next(self, request: requests.NextBatch) -> Any:
+        """Return an iterable dataset's batch, or `Exhausted`; skip the batches before.
+
+        Errors in skipped batches are ignored.
+        """
         self._begin_iteration(request)
         if request.size == 0:
             return None
@@ -217,8 +226,8 @@ class FetchStream:
     def _begin_iteration(self, request: requests.NextBatch) -> None:
         """Begin a new iteration unless the present one is at or before the batch.
 
-        A new epoch needs one.  So does a worker that replaces a dead one or repeats a
-        batch; it then skips the batches before the requested one.
+        A new epoch is a new iteration.  A worker that replaces a dead one or repeats a
+        batch also begins one, and then skips the batches before the requested one.
         """
         is_same = request.iteration == self._iteration
         if is_same and request.number >= self._fetched_count:

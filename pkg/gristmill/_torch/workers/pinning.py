@@ -33,9 +33,9 @@ class PinThread:
         # Futures of the answers that the caller has not taken; the thread does not use
         # this deque.
         self._outstanding: collections.deque[_AnswerFuture] = collections.deque()
-        # True while the thread pins a batch, perhaps by the user's code.
+        # Set by the thread while it pins a batch, perhaps by the user's code.
         self._pinning = False
-        # Set by `stop`.
+        # Set by `stop`, in the caller's thread.
         self._stopping = False
         self._thread = threading.Thread(
             target=self._run, name="pt_data_pin", daemon=True
@@ -59,6 +59,7 @@ class PinThread:
         error = self._outstanding[0].exception(timeout_s)
         future = self._outstanding.popleft()
         if error is not None:
+            # The answer is still due, so one more future than those left is needed.
             self.request()
             raise error
         return future.result()
@@ -69,7 +70,10 @@ class PinThread:
             self._outstanding.popleft().exception()
 
     def stop(self) -> None:
-        """End the thread after closing the pool; do not wait while it pins a batch."""
+        """End the thread.  Call this after closing the pool.
+
+        Does not wait while the thread pins a batch, which may take long.
+        """
         self._stopping = True
         self._requests.put(None)
         # The garbage collector may delete the iterator in the pinning thread itself.
@@ -86,9 +90,11 @@ class PinThread:
                 future.set_exception(error)
 
     def _take_pinned(self) -> Answer | None:
+        """Wait for the pool's next answer, and return it with its batch pinned."""
         answer = self._pool.next()
         if answer is None:
             return None
+        # Before reading `_stopping`: `stop` sets that before it reads `_pinning`.
         self._pinning = True
         try:
             if self._stopping:

@@ -8,14 +8,9 @@ requests, unpacks batches, and raises torch's errors.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import io
 import os
-import time
-import weakref
-from multiprocessing import connection
-from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -34,6 +29,7 @@ from gristmill._torch.workers import start_method
 from gristmill._torch.workers.deaths import worker_died_error
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram, SendFailure
 from gristmill._torch.workers.started import StartedProcesses
+from gristmill._torch.workers.worker_process import WorkerProcess
 from gristmill._workers import nesting
 
 # The modules that the launcher's workers have imported.
@@ -43,19 +39,16 @@ _PRELOADED_MODULES = (
     "gristmill._torch.batches.native",
 )
 
-# The longest time to wait for the pid of a process that is starting.
-_PID_TIMEOUT_S = 60.0
-_PID_POLL_S = 0.002
-
 
 class Answer(NamedTuple):
     """The answer to a request.
 
     Attributes:
         worker: The worker's number.
-        value: The batch.  Otherwise `Exhausted`, or torch's `ExceptionWrapper` around
-            the exception of the user's code.
-        error: Another exception, None if there is none.
+        value: The batch, or the result of another request.  `Exhausted` at the end of
+            the dataset.  Torch's `ExceptionWrapper` if the user's code raised.
+        error: The exception if the request could not be read, or the batch could not
+            be pickled or unpickled; else None.
         state: The worker's state, pickled, if it was requested.
     """
 
@@ -90,11 +83,14 @@ class _Options(NamedTuple):
 class WorkerPool:
     """Starts workers, and sends them requests for batches.
 
-    The iterator's thread sends requests.  It also takes the answers, unless a
-    `PinThread` does.  Only the thread that takes the answers uses `_times` and
-    `_has_waited`.
+    One thread at a time sends requests and one takes answers, possibly another one.
+    `ResizablePool`'s lock orders both for a pool that it has not switched to.  Only the
+    thread that takes answers changes `_times` and `_has_waited`.  `close` may run while
+    another thread takes an answer.
 
     Args:
+        program: What the workers run, and their number.
+        options: A loader, or the `_Options` of one.
         window: The number of requests that may be unanswered at a time.
 
     Attributes:
@@ -104,13 +100,13 @@ class WorkerPool:
         workers: The number of workers.
     """
 
-    def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
+    def __init__(self, program: FetchProgram, options: Any, window: int) -> None:
         self.workers = workers = program.workers
         self._program = program
-        self._options = _Options(*(getattr(loader, name) for name in _Options._fields))
-        self._restarts = loader.max_restarts > 0
+        self._options = _Options(*(getattr(options, name) for name in _Options._fields))
+        self._may_restart = options.max_restarts > 0
         # The user's context, or None for the default.
-        self._context = loader.multiprocessing_context
+        self._context = options.multiprocessing_context
         self._owner_pid = os.getpid()
         # The iteration over the dataset, and the batches requested from each worker
         # in it.
@@ -118,8 +114,8 @@ class WorkerPool:
         self._request_counts = [0] * workers
         self._shared_seed = program.shared_seed
         # Per worker, in order: the file of each unanswered request, or None if the
-        # request fit into shared memory.  Sending a request appends to it, and taking
-        # the answer removes the oldest.
+        # request fit into shared memory.  Sending a request appends to it; taking the
+        # answer, or `close` in another thread, removes the oldest.  Both are atomic.
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
         self._times = StageTimes()
@@ -132,21 +128,21 @@ class WorkerPool:
             buffer=max(0, -(-window // workers) - 2),
             kind=_core.UnitKind.REQUEST,
             unit_records=1,
-            max_restarts=loader.max_restarts,
-            memory_limit=loader.memory_limit or 0,
+            max_restarts=options.max_restarts,
+            memory_limit=options.memory_limit or 0,
             lengths=[-1] * workers,
             positions=[(0,)] * workers,
             next_stream=0,
             ended=[False] * workers,
             position_capacity=program.position_capacity,
-            in_order=loader.in_order,
-            exits_final=not self._restarts,
+            in_order=options.in_order,
+            exits_final=not self._may_restart,
         )
 
     @property
-    def processes(self) -> list[_WorkerProcess]:
+    def processes(self) -> list[WorkerProcess]:
         """The workers' processes, by number."""
-        return [_WorkerProcess(self, worker) for worker in range(self.workers)]
+        return [WorkerProcess(self, worker) for worker in range(self.workers)]
 
     def make_successor(self, workers: int, window: int) -> WorkerPool:
         """Return a pool, not yet started, for the same map-style dataset."""
@@ -159,7 +155,7 @@ class WorkerPool:
 
         Raises:
             RuntimeError: This process is a worker.
-            Exception: The program has to be pickled, and pickling it failed.
+            Exception: The program could not be pickled, or a process not be started.
         """
         nesting.check_may_start_workers()
         context = self._context or start_method.default()
@@ -169,10 +165,11 @@ class WorkerPool:
             except Exception:
                 if self._context is not None:
                     raise
-                # The program cannot be pickled. A fork inherits it without pickling.
+                # Usually the program cannot be pickled.  A fork of this process needs
+                # neither a pickle nor the launcher.
                 context = torch.multiprocessing.get_context("fork")
         self.started = StartedProcesses(
-            self.scheduler, self._program, context, self._restarts
+            self.scheduler, self._program, context, self._may_restart
         )
         self.started.start()
 
@@ -283,17 +280,25 @@ class WorkerPool:
         self.scheduler.add_request(worker, words)
 
     def _drop_files(self) -> None:
-        for files in self._files:
-            while files:
-                if file := files.popleft():
-                    file.close()
+        for worker in range(self.workers):
+            while self._drop_oldest_file(worker):
+                pass
+
+    def _drop_oldest_file(self, worker: int) -> bool:
+        """Close the file of the oldest request; return False if there is no request."""
+        try:
+            file = self._files[worker].popleft()
+        except IndexError:  # Another thread may have removed it, so try first.
+            return False
+        if file is not None:
+            file.close()
+        return True
 
     def _take_answer(self, result: _core.NextResult) -> Answer:
         worker = result.stream
         answer = self._receive(result)
         self.scheduler.advance()
-        if self._files[worker] and (file := self._files[worker].popleft()):
-            file.close()
+        self._drop_oldest_file(worker)
         return answer
 
     def _receive(self, result: _core.NextResult) -> Answer:
@@ -317,83 +322,3 @@ class WorkerPool:
             send_error = failures.unpack_failure(value.packed_error)
             return Answer(result.stream, error=send_error, state=state)
         return Answer(result.stream, value, state=state)
-
-
-class _ProcessStatus(NamedTuple):
-    pid: int  # 0 until the process has started.
-    is_alive: bool
-    # In the format of waitpid(2); None before the end, and after `WorkerPool.close`.
-    wait_status: int | None
-
-
-class _WorkerProcess:
-    """Has the interface of a worker's `multiprocessing.Process`.
-
-    It holds no reference to the dataset.
-    """
-
-    daemon = True
-
-    def __init__(self, pool: WorkerPool, worker: int) -> None:
-        self._scheduler = pool.scheduler
-        self._started = pool.started
-        # A pool is closed before it is deleted.
-        self._pool = weakref.ref(pool)
-        self._worker = worker
-
-    @property
-    def name(self) -> str:
-        # The name that the worker's own code sees.
-        process = self._process()
-        return process.name if process else f"GristmillWorker-{self._worker}"
-
-    @property
-    def pid(self) -> int | None:
-        deadline = time.monotonic() + _PID_TIMEOUT_S
-        while not (pid := self._status().pid) and time.monotonic() < deadline:
-            time.sleep(_PID_POLL_S)
-        return pid or None
-
-    ident = pid
-
-    @property
-    def exitcode(self) -> int | None:
-        if self.is_alive():
-            return None
-        wait_status = self._status().wait_status  # None after `close`.
-        return 0 if wait_status is None else os.waitstatus_to_exitcode(wait_status)
-
-    def is_alive(self) -> bool:
-        # A process that is about to start counts as alive.
-        pool, status = self._pool(), self._status()
-        is_open = pool is not None and not pool.closed
-        return is_open and (status.is_alive or not status.pid)
-
-    def join(self, timeout: float | None = None) -> None:
-        pid = self._status().pid
-        if not pid:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(pid)
-            try:
-                connection.wait([pidfd], timeout)
-            finally:
-                os.close(pidfd)
-
-    def terminate(self) -> None:
-        if process := self._process():
-            process.terminate()
-        else:
-            self.kill()
-
-    def kill(self) -> None:
-        if process := self._process():
-            process.kill()
-        elif self._started is None:
-            self._scheduler.kill(self._worker)
-
-    def _process(self) -> BaseProcess | None:
-        return self._started.process_of(self._worker) if self._started else None
-
-    def _status(self) -> _ProcessStatus:
-        return _ProcessStatus(*self._scheduler.processes()[self._worker])

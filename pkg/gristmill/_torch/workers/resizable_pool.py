@@ -22,11 +22,14 @@ class ResizablePool:
     The old pool still answers its requests, so nothing is computed twice.
 
     The iterator's thread calls all methods except two.  `PinThread` may call `next` at
-    the same time, and any thread may call `set_workers`.  `_successor_lock` protects
-    changes of `successor` and `_unstarted_workers`.  Only the iterator's thread
-    replaces `_pool`.
+    the same time, even during `close`, and any thread may call `set_workers`.
+    `_successor_lock` protects changes of `successor` and `_unstarted_workers`.  Only
+    the iterator's thread replaces `_pool`, and appends to the deques.  `next` and
+    `close` remove from these.  Both operations are atomic.
 
     Args:
+        program: What the workers run, and the iterator's number of workers.
+        loader: The loader, whose options `WorkerPool` reads.
         window: The maximum number of unanswered requests.
 
     Attributes:
@@ -35,7 +38,7 @@ class ResizablePool:
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
-        # The number of workers that the iterator counts with.
+        # The number of workers in the iterator's requests and answers.
         self._iterator_workers = program.workers
         self._pool = WorkerPool(program, loader, window)
         # Old pools that still have requests to answer, oldest first.
@@ -47,7 +50,7 @@ class ResizablePool:
         self._reassigned_count = 0
         # Replaces `_pool` when all of its workers have answered their first request.
         self.successor: WorkerPool | None = None
-        # The number of workers of `successor` that have not answered it.
+        # The number of its workers that have not answered their first request.
         self._unstarted_workers = 0
         self._successor_lock = threading.Lock()
 
@@ -70,14 +73,19 @@ class ResizablePool:
         return self._pool.usage()
 
     def set_workers(self, count: int, window: int) -> None:
-        """Start `count` workers, for `switch_to_successor` to switch to."""
+        """Start `count` workers, for `switch_to_successor` to switch to.
+
+        They replace a successor that has not been switched to.  Does nothing after
+        `close`.
+        """
         with self._successor_lock:
             self._end_successor()
-            if count == self._pool.workers:
+            if self._pool.closed or count == self._pool.workers:
                 return
             successor = self._pool.make_successor(count, window)
             try:
                 successor.start()
+                # Of size 0: the workers answer it as soon as they have started.
                 for worker in range(count):
                     successor.send(worker, requests.NextBatch(0, 0, 0, None))
             except BaseException:
@@ -95,7 +103,7 @@ class ResizablePool:
             successor = self.successor
             if successor is None or not self._receive_first_answers(successor):
                 return False
-            # Set before `_pool`: `next` may run in another thread.
+            # Before `_pool` is set, because `next` may run in another thread.
             self._old_pools.append(self._pool)
             self._pool, self.successor = successor, None
             self._reassigned_count = 0
@@ -122,26 +130,31 @@ class ResizablePool:
         # Read before `_old_pools`: `switch_to_successor` may run in another thread.
         current = self._pool
         while True:
-            pool = self._old_pools[0] if self._old_pools else current
+            try:
+                pool = self._old_pools[0]
+            except IndexError:
+                pool = current
             answer = pool.next(timeout_s)
             if answer is not None or pool is current:
                 break
-            self._old_pools.popleft().close()
+            # The old pool has answered all of its requests.
+            self._close_oldest_pool()
         if answer is None or pool.workers == self._iterator_workers:
             return answer
         return answer._replace(worker=self._request_workers.popleft())
 
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers, and drop unanswered requests."""
-        self._end_old_pools()
+        self._close_old_pools()
+        self._request_workers.clear()
         self._pool.reset(shared_seed)
 
     def close(self) -> None:
         """End the workers.  Delivered batches stay valid."""
-        with self._successor_lock:
+        with self._successor_lock:  # `set_workers` must not start others afterwards.
             self._end_successor()
-        self._pool.close()
-        self._end_old_pools()
+            self._pool.close()
+        self._close_old_pools()
 
     def _assign_worker(self, worker: int) -> int:
         """Choose the pool's worker for a request to the iterator's `worker`."""
@@ -175,7 +188,15 @@ class ResizablePool:
             self.successor.close()
             self.successor = None
 
-    def _end_old_pools(self) -> None:
-        while self._old_pools:
-            self._old_pools.popleft().close()
-        self._request_workers.clear()
+    def _close_old_pools(self) -> None:
+        while self._close_oldest_pool():
+            pass
+
+    def _close_oldest_pool(self) -> bool:
+        """Close the oldest of the old pools; return False if there is none."""
+        try:
+            pool = self._old_pools.popleft()
+        except IndexError:  # `next` or `close` in another thread may have removed it.
+            return False
+        pool.close()
+        return True
