@@ -41,10 +41,14 @@ class Supervisor {
   std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                           const GroupSpec& spec);
 
+  // Ends all processes, then the thread.
   void stop() { loop_.stop(); }
+  // Returns false if the thread has ended: after stop(), or because the user
+  // closed our descriptors.
   bool is_running() {
     return loop_.post([] {});
   }
+  // Called in a forked child, where nothing may use this object from now on.
   void make_inert() noexcept { loop_.make_inert(); }
 
  private:
