@@ -134,7 +134,7 @@ void worker_end(py::module_& m) {
       .def_readonly("first", &Work::first)
       .def_readonly("count", &Work::count)
       .def_readonly("attempt", &Work::attempt)
-      .def_readonly("proceed", &Work::proceed)
+      .def_readonly("continues_stream", &Work::continues_stream)
       .def_property_readonly(
           "position_before",
           [](const Work& w) { return from_position(w.position_before); })
@@ -162,11 +162,12 @@ void worker_end(py::module_& m) {
           [](OwnedWorkerEnd& owned) {
             return owned.end->is_awaited(held_unit(owned));
           },
-          "Return whether the consumer waits for the unit.")
+          "Return whether the consumer waits for this particular unit.")
       .def("offer_part", &offer_part, "outputs"_a, "bytes"_a,
            "position_after"_a,
            "Offer the unit's first outputs to the parent.  Return False if\n"
-           "they cannot be offered.  The parent owns the slot until resume().")
+           "there is no memory for the position.  The parent owns the slot\n"
+           "until resume().")
       .def(
           "can_resume",
           [](OwnedWorkerEnd& owned) {

@@ -19,19 +19,20 @@ constexpr std::uint8_t kTransposed = 't';
 // A codec byte and at most two varints precede a record.
 constexpr std::size_t kMaxPrefixBytes = 1 + 2 * kMaxVarint;
 
+// Returns text such as "0x5, expected 0x7".
 std::string found_hash(std::uint64_t value, std::uint64_t expected) {
   return hex(value) + ", expected " + hex(expected);
 }
 
-// The parts of a simple chunk.
-struct SimpleParts {
+// The parts of a simple chunk, as they are stored.
+struct StoredParts {
   Codec codec = Codec::kNone;
   std::span<const std::byte> sizes;
   std::span<const std::byte> values;
 };
 
-Result<SimpleParts> split_simple(std::span<const std::byte> data) {
-  SimpleParts parts;
+Result<StoredParts> split_simple(std::span<const std::byte> data) {
+  StoredParts parts;
   ByteCursor cursor(data);
   std::uint8_t byte = 0;
   if (!cursor.byte(byte)) return damaged("it has no data");
@@ -49,7 +50,8 @@ Result<SimpleParts> split_simple(std::span<const std::byte> data) {
   return parts;
 }
 
-// Converts the sizes of records to their ends.
+// Converts the sizes of records to their ends.  Fails if the number or the sum
+// of the sizes is not as expected.
 Status sum_sizes(std::span<const std::byte> sizes, const ChunkSizes& expected,
                  std::vector<std::uint64_t>& ends) {
   if (expected.num_records > sizes.size()) {
@@ -79,11 +81,11 @@ Status sum_sizes(std::span<const std::byte> sizes, const ChunkSizes& expected,
 }
 
 // Decompresses the values of a simple chunk directly to `to`.
-Status unpack_values(const SimpleParts& parts, std::span<std::byte> to) {
+Status unpack_values(const StoredParts& parts, std::span<std::byte> to) {
   ByteCursor cursor(parts.values);
   std::uint64_t size = parts.values.size();
   if (parts.codec != Codec::kNone && !cursor.varint(size)) {
-    return damaged("the size of its values is not readable");
+    return damaged("the size of its values cannot be read");
   }
   if (size != to.size()) {
     return damaged("the size of its values is ", found(size, to.size()));
@@ -93,23 +95,23 @@ Status unpack_values(const SimpleParts& parts, std::span<std::byte> to) {
 
 Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
                      DecodedChunk& to) {
-  SimpleRecords parts;
-  TRY(unpack_simple(data, sizes, parts));
-  TRY(sum_sizes(parts.sizes.bytes, sizes, to.ends));
-  if (parts.values.is_decompressed()) {
-    to.values = std::move(parts.values.buffer);
+  SimpleRecords records;
+  TRY(unpack_simple(data, sizes, records));
+  TRY(sum_sizes(records.sizes.bytes, sizes, to.ends));
+  if (records.values.is_decompressed()) {
+    to.values = std::move(records.values.buffer);
     return {};
   }
   if (!to.values.reset(sizes.decoded_size)) {
     return no_memory_for(sizes.decoded_size, " bytes of records");
   }
-  std::ranges::copy(parts.values.bytes, to.values.all().begin());
+  std::ranges::copy(records.values.bytes, to.values.all().begin());
   return {};
 }
 
 // Returns the error for a walk that ended before the data.
 Status truncation_error(const BlockWalk& walk) {
-  return walk.status().ok() ? damaged("its data end too early") : walk.status();
+  return walk.status().ok() ? damaged("its data is truncated") : walk.status();
 }
 
 }  // namespace
@@ -127,7 +129,7 @@ Status unpack(Codec codec, std::span<const std::byte> stored,
   std::uint64_t size = stored.size();
   ByteCursor cursor(stored);
   if (codec != Codec::kNone && !cursor.varint(size)) {
-    return damaged("the length of its ", part_name, " is not readable");
+    return damaged("the length of its ", part_name, " cannot be read");
   }
   if (size > max_bytes || !is_plausible_size(codec, cursor.left(), size)) {
     return damaged("its ", part_name, " have ", size, " bytes in ",
@@ -283,10 +285,10 @@ Status ChunkView::copy_plain_record(
   ByteCursor cursor(prefix.subspan(1));
   std::uint64_t sizes_bytes = 0;
   std::uint64_t size = 0;
-  if (!cursor.varint(sizes_bytes)) return damaged("its sizes are not readable");
+  if (!cursor.varint(sizes_bytes)) return damaged("its sizes cannot be read");
   const std::size_t before = cursor.left();
   if (!cursor.varint(size) || before - cursor.left() != sizes_bytes) {
-    return damaged("the size of its record is not readable");
+    return damaged("the size of its record cannot be read");
   }
   prefix = prefix.first(prefix.size() - cursor.left());
   const std::uint64_t stored = header_.data_size - prefix.size();
@@ -303,7 +305,7 @@ Status ChunkView::copy_plain_record(
   return {};
 }
 
-Status ChunkView::try_only_record(
+Status ChunkView::try_single_record(
     std::span<std::byte> to, ByteBuffer& spare,
     std::optional<UncheckedRecord>& unchecked) const {
   if (header_.type == kSimple) {
@@ -321,12 +323,12 @@ Status ChunkView::try_only_record(
   return {};
 }
 
-Status ChunkView::read_only_record(
+Status ChunkView::read_single_record(
     std::span<std::byte> to, ByteBuffer& spare,
     std::optional<UncheckedRecord>& unchecked) const {
   assert(header_.sizes.num_records == 1);
   assert(header_.sizes.decoded_size == to.size());
-  return add_chunk_context(try_only_record(to, spare, unchecked));
+  return add_chunk_context(try_single_record(to, spare, unchecked));
 }
 
 Status ChunkView::decode(DecodedChunk& to, ByteBuffer& spare) const {

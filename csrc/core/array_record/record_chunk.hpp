@@ -107,16 +107,16 @@ class ChunkView {
   // Returns true if `raw` holds the whole chunk.  The methods below need that.
   [[nodiscard]] bool is_complete() const { return raw_.end() >= data_end_; }
 
-  // Writes the only record to `to`.  Sets `unchecked` if the caller must still
-  // check the hash of the data.  `spare` is scratch memory.
+  // Copies the single record to `to`.  Sets `unchecked` if the caller must
+  // still check the hash of the data.  `spare` is scratch memory.
   // REQUIRES: is_complete(); there is one record; `to` has decoded_size bytes.
-  Status read_only_record(std::span<std::byte> to, ByteBuffer& spare,
-                          std::optional<UncheckedRecord>& unchecked) const;
+  Status read_single_record(std::span<std::byte> to, ByteBuffer& spare,
+                            std::optional<UncheckedRecord>& unchecked) const;
 
   // Decodes all records.  REQUIRES: is_complete().
   Status decode(DecodedChunk& to, ByteBuffer& spare) const;
 
-  // Checks the hash of the data if `verify` includes data.
+  // Compares the hash of the data with the header's if `verify` is kAll.
   Status check_data(const HighwayHash& hash) const;
 
   // Prepends "chunk at offset ...: " to the message of an error.
@@ -126,10 +126,13 @@ class ChunkView {
   Status read_header(std::uint64_t limit);
   [[nodiscard]] BlockWalk walk_data() const;
   Result<std::span<const std::byte>> find_data(ByteBuffer& spare) const;
+  // Copies the single record of an uncompressed chunk directly to `to`.  Hashes
+  // only the bytes before it; `unchecked` is for the rest.
   Status copy_plain_record(std::span<std::byte> to,
                            std::optional<UncheckedRecord>& unchecked) const;
-  Status try_only_record(std::span<std::byte> to, ByteBuffer& spare,
-                         std::optional<UncheckedRecord>& unchecked) const;
+  // Like read_single_record() and decode(), but errors do not name the chunk.
+  Status try_single_record(std::span<std::byte> to, ByteBuffer& spare,
+                           std::optional<UncheckedRecord>& unchecked) const;
   Status try_decode(DecodedChunk& to, ByteBuffer& spare) const;
 
   RawBytes raw_;
@@ -141,19 +144,19 @@ class ChunkView {
 
 // A record whose hash is still to be checked.
 struct UncheckedRecord {
-  ChunkView view;    // Holds only the header.
-  HighwayHash hash;  // Hash of the bytes before the record in its chunk.
-  std::span<const std::byte> bytes;
-  std::int64_t number = 0;
+  ChunkView view;    // For the header and errors; its raw bytes may be gone.
+  HighwayHash hash;  // Hash of the chunk's data before the record.
+  std::span<const std::byte> bytes;  // The record, where it was copied to.
+  std::int64_t number = 0;           // Set by the caller: record in the file.
 };
 
 // Checks the hashes of records two at a time, because that is faster than one
 // at a time.
 class RecordHashChecker {
  public:
-  // Adds a record.  Its bytes must stay in place until it is checked.  If it or
-  // the record before it has a wrong hash, fails and sets failed_record() to
-  // that record.
+  // Adds a record, and may append its bytes to record.hash.  The bytes must
+  // stay in place until it is checked.  If it or the record before it has a
+  // wrong hash, fails and sets failed_record() to that record.
   Status add(UncheckedRecord& record);
 
   // Checks the last record if it is still unchecked.
@@ -165,7 +168,7 @@ class RecordHashChecker {
  private:
   Status check(const UncheckedRecord& record);
 
-  std::optional<UncheckedRecord> unpaired_;
+  std::optional<UncheckedRecord> unpaired_;  // Waits for another record.
   std::int64_t failed_record_ = -1;
 };
 

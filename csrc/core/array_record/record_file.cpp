@@ -138,7 +138,7 @@ Status RecordFile::read_single(
   ChunkView view;
   TRY(open_chunk(chunk, run.from(listed.begin), view));
   const auto to = TRY(sink.place(request.slot, listed.decoded_size));
-  return view.read_only_record(to, scratch().data, unchecked);
+  return view.read_single_record(to, scratch().data, unchecked);
 }
 
 Status RecordFile::read_grouped(std::span<const Request> requests,

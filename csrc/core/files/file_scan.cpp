@@ -12,15 +12,15 @@ namespace {
 // Sizes of windows of local and of remote files.  A local window stays in the
 // second-level cache; the latency of a remote read equals the transfer time of
 // several megabytes.
-constexpr std::uint64_t kNearWindow = std::uint64_t{256} << 10;
-constexpr std::uint64_t kFarWindow = std::uint64_t{8} << 20;
+constexpr std::uint64_t kLocalWindowBytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t kRemoteWindowBytes = std::uint64_t{8} << 20;
 
 }  // namespace
 
 Status scan_file(const File& file, std::uint64_t begin, ScanProgress& progress,
                  const VisitWindow& visit) {
   const std::uint64_t window =
-      file.hints().parallel > 1 ? kFarWindow : kNearWindow;
+      file.hints().parallel > 1 ? kRemoteWindowBytes : kLocalWindowBytes;
   ByteBuffer bytes;
   for (std::uint64_t at = begin; at < file.size(); at += window) {
     progress.done_bytes.store(at, std::memory_order_relaxed);

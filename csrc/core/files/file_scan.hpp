@@ -1,6 +1,6 @@
 // Reads a file from the beginning to the end, in windows.
 //
-// Thread safety: pure functions.
+// Thread safety: any thread may call this.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@
 
 namespace gristmill {
 
-// Called with each window and its offset in the file.
+// Called with the offset of each window in the file, and with its bytes.
 using VisitWindow =
     std::function<Status(std::uint64_t, std::span<const std::byte>)>;
 
 // Calls `visit` with the bytes of the file from `begin` on.  All windows but
-// the last one have the same size, a multiple of 8.  Stops at the first error,
-// or if `progress` is cancelled.
+// the last one have the same size, a multiple of 8.  Updates
+// progress.done_bytes.  Stops at the first error, and with the error ECANCELED
+// if `progress` is cancelled.
 Status scan_file(const File& file, std::uint64_t begin, ScanProgress& progress,
                  const VisitWindow& visit);
 

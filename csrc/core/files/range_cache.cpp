@@ -16,7 +16,7 @@ namespace gristmill {
 namespace {
 
 // Updates used_s of a slot at most this often.
-constexpr std::uint64_t kMarkPeriod_s = 60;
+constexpr std::uint64_t kTouchPeriod_s = 60;
 
 // Maximum memory that a thread keeps between reads.
 constexpr std::size_t kMaxSpareBufferBytes = std::size_t{4} << 20;
@@ -62,6 +62,7 @@ void checksums(const RangeCache::Origin& origin, std::uint64_t page,
 
 std::uint64_t now_s() { return static_cast<std::uint64_t>(std::time(nullptr)); }
 
+// Returns this thread's buffer for the pages of a read that is not aligned.
 ByteBuffer& page_buffer() {
   thread_local ByteBuffer buffer;
   return buffer;
@@ -126,6 +127,7 @@ std::array<std::uint64_t, 2> RangeCache::sets_of(const Origin& origin,
   return {first % sets_, spread(first) % sets_};
 }
 
+// Returns the slot of a region, if it has one, and marks the slot as used.
 std::optional<RangeCache::CacheSlot> RangeCache::find(const Origin& origin,
                                                       std::uint64_t region) {
   for (const std::uint64_t set : sets_of(origin, region)) {
@@ -145,24 +147,25 @@ std::optional<RangeCache::CacheSlot> RangeCache::find(const Origin& origin,
 
 // Like find(), but assigns a slot if the region has none: the slot of another
 // version of the region, else a free slot of the set with more free slots, else
-// occasionally the least recently used slot.
+// occasionally the least recently used slot.  Returns nothing if the region
+// gets no slot, or if the file cannot be read or written.
 std::optional<RangeCache::CacheSlot> RangeCache::find_or_take(
     const Origin& origin, std::uint64_t region) {
   if (auto slot = find(origin, region)) return slot;
-  std::optional<CacheSlot> free;
+  std::optional<CacheSlot> chosen;
   std::size_t most_free = 0;
   CacheSlot oldest;
   std::uint64_t oldest_s = UINT64_MAX;
   for (const std::uint64_t set : sets_of(origin, region)) {
     Heads heads;
     if (!read_at(begin_of(set), &heads, sizeof(heads))) return {};
-    std::size_t count = 0;
-    std::size_t last = 0;
+    std::size_t free_count = 0;
+    std::size_t last_free = 0;
     for (std::size_t way = 0; way < kWays; ++way) {
       const Head& head = heads[way];
       if (head.used_s == 0) {
-        ++count;
-        last = way;
+        ++free_count;
+        last_free = way;
         continue;
       }
       if (head.file == origin.file && head.region == region) {
@@ -175,20 +178,22 @@ std::optional<RangeCache::CacheSlot> RangeCache::find_or_take(
         oldest = {set, way};
       }
     }
-    if (count > most_free) {
-      most_free = count;
-      free = CacheSlot{set, last};
+    if (free_count > most_free) {
+      most_free = free_count;
+      chosen = CacheSlot{set, last_free};
     }
   }
-  if (!free && spread(eviction_draws_.fetch_add(1)) % kEvictOneIn == 0) {
-    free = oldest;
+  if (!chosen && spread(eviction_draws_.fetch_add(1)) % kEvictOneIn == 0) {
+    chosen = oldest;
   }
-  if (!free || !take(origin, region, *free)) return {};
-  return free;
+  if (!chosen || !take(origin, region, *chosen)) return {};
+  return chosen;
 }
 
 bool RangeCache::take(const Origin& origin, std::uint64_t region,
                       CacheSlot slot) {
+  // Clear the checksums first, so that the new head never has checksums of the
+  // old region.
   const std::array<std::uint32_t, kRegionPages> none{};
   const Head head{origin.file, origin.version, region, now_s()};
   return write_at(checksums_at(slot), &none, sizeof(none)) &&
@@ -198,7 +203,7 @@ bool RangeCache::take(const Origin& origin, std::uint64_t region,
 
 void RangeCache::touch(CacheSlot slot, const Head& head) {
   const std::uint64_t now = now_s();
-  if (now < head.used_s + kMarkPeriod_s || !is_writable_) return;
+  if (now < head.used_s + kTouchPeriod_s || !is_writable_) return;
   write_at(
       begin_of(slot.set) + slot.way * sizeof(Head) + offsetof(Head, used_s),
       &now, sizeof(now));
@@ -207,7 +212,8 @@ void RangeCache::touch(CacheSlot slot, const Head& head) {
 namespace {
 
 // Calls `each(part, offset in the range)` for each region of a range of pages,
-// until it returns false.
+// until it returns false; returns false in that case.  `Part` is always
+// RangeCache::Part, which is private.
 template <class Part, class Each>
 bool each_part(RangeCache::Span pages, std::uint64_t region_bytes, Each each) {
   std::uint64_t at = pages.begin;

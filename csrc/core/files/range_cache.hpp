@@ -85,6 +85,7 @@ class RangeCache {
 
   // Stores the pages from `offset` on; only the last page of the file may be
   // partial.  May skip some or all of them.
+  // REQUIRES: `offset` is a multiple of kPageBytes.
   void write(const Origin& origin, std::uint64_t offset,
              std::span<const std::byte> pages);
 
@@ -116,7 +117,7 @@ class RangeCache {
   // Pages of one region.
   struct Part {
     std::uint64_t region = 0;
-    std::size_t first = 0;
+    std::size_t first = 0;  // Number of the first page within the region.
     std::size_t count = 0;
     std::uint64_t bytes = 0;  // Less than whole pages at the end of the file.
   };
@@ -128,13 +129,15 @@ class RangeCache {
   static constexpr std::uint64_t kSetBytes =
       kSetHeadBytes + kWays * kRegionBytes;
 
-  RangeCache(std::string path, int fd, bool writes, std::uint64_t sets)
+  RangeCache(std::string path, int fd, bool is_writable, std::uint64_t sets)
       : path_(std::move(path)),
         fd_(fd),
         sets_(sets),
-        is_writable_(writes),
-        problem_(writes ? 0 : EACCES) {}
+        is_writable_(is_writable),
+        problem_(is_writable ? 0 : EACCES) {}
 
+  // The offsets in the local file of a set, of the checksums of a slot, and of
+  // its data.
   static std::uint64_t begin_of(std::uint64_t set) {
     return kPageBytes + set * kSetBytes;
   }
@@ -148,21 +151,26 @@ class RangeCache {
   std::optional<CacheSlot> find(const Origin& origin, std::uint64_t region);
   std::optional<CacheSlot> find_or_take(const Origin& origin,
                                         std::uint64_t region);
+  // Assigns a slot to a region, without pages.
   bool take(const Origin& origin, std::uint64_t region, CacheSlot slot);
+  // Updates used_s of a slot if that is old.
   void touch(CacheSlot slot, const Head& head);
   bool read_pages(const Origin& origin, Span pages, std::byte* to);
   bool read_part(const Origin& origin, const Part& part, std::byte* to);
+  // Returns false only if writing failed; may skip the part.
   bool write_part(const Origin& origin, const Part& part,
                   const std::byte* from);
 
   const std::string path_;
   const int fd_;
   const std::uint64_t sets_;
-  std::atomic<bool> is_writable_;  // False after a failed write, too.
-  // The number of draws that decided whether a full set evicts a slot.
+  // False if the file is read-only or a write failed.
+  std::atomic<bool> is_writable_;
+  // Counts regions that found both sets full.  The hash of the count decides
+  // whether a slot is evicted.
   std::atomic<std::uint32_t> eviction_draws_{0};
-  std::atomic<int>
-      problem_;  // Why writing is disabled, as an errno; 0 if taken.
+  // The errno that take_problem() will report, or 0.
+  std::atomic<int> problem_;
 };
 
 }  // namespace gristmill

@@ -40,6 +40,7 @@ class SpanFile final : public FileReader {
   // Clamps the span of a damaged index to the file.
   [[nodiscard]] Extent extent(std::int64_t record) const override;
   [[nodiscard]] std::string describe(std::int64_t record) const override;
+  // Fails if the index is damaged: the span of the record is not in the file.
   [[nodiscard]] Status check(std::int64_t record) const;
 
   const std::shared_ptr<const SpanIndex> index_;

@@ -38,8 +38,9 @@ class SpanIndex {
   [[nodiscard]] virtual const std::string& path() const = 0;
 };
 
-// The result of a scan of the file.  `decoded_size` of a chunk is the size of
-// the record; the bytes up to the next one separate records.
+// The records that a scan of the file found.  Each chunk of the list is a
+// record of `decoded_size` bytes and the bytes that separate it from the next
+// one.
 class ScannedIndex final : public SpanIndex {
  public:
   ScannedIndex(PackedChunks records, std::string path)

@@ -19,8 +19,7 @@ constexpr std::uint64_t kKind = 0x316e696c;  // "lin1"
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kZstd = "\x28\xb5\x2f\xfd";
 
-// Fails if the file is compressed.
-Status check_begin(const File& file) {
+Status check_uncompressed(const File& file) {
   std::string begin(std::min<std::uint64_t>(file.size(), kZstd.size()), '\0');
   TRY(file.read(0, std::as_writable_bytes(std::span(begin))));
   const bool gzip = begin.starts_with(kGzip);
@@ -31,9 +30,10 @@ Status check_begin(const File& file) {
                  "ArrayRecord file by `gristmill convert`");
 }
 
-// Collects the lines of consecutive windows.
-class Lines {
+// Collects the lines of a file from its consecutive windows.
+class LineCollector {
  public:
+  // `at` is the offset of the window in the file.
   void add_window(std::uint64_t at, std::span<const std::byte> window) {
     const std::byte* const first = window.data();
     const std::byte* const end = first + window.size();
@@ -42,7 +42,7 @@ class Lines {
       const auto* newline =
           static_cast<const std::byte*>(std::memchr(from, '\n', left));
       const std::byte* const stop = newline == nullptr ? end : newline;
-      see({from, stop}, at + static_cast<std::uint64_t>(from - first));
+      extend_line({from, stop}, at + static_cast<std::uint64_t>(from - first));
       if (newline == nullptr) return;
       finish_line();
       from = newline + 1;
@@ -50,9 +50,10 @@ class Lines {
     }
   }
 
-  PackedChunks finish(std::uint64_t size) {
+  // Returns the lines of the file, which has `file_size` bytes.
+  PackedChunks finish(std::uint64_t file_size) {
     finish_line();
-    lines_.finish(size);
+    lines_.finish(file_size);
     return std::move(lines_);
   }
 
@@ -62,8 +63,9 @@ class Lines {
            byte == std::byte{'\r'};
   }
 
-  // Adds bytes to the current line; they are at offset `at`.
-  void see(std::span<const std::byte> bytes, std::uint64_t at) {
+  // Adds bytes to the current line; they are at offset `at`.  A last "\r" ends
+  // the line unless more bytes follow in the next window.
+  void extend_line(std::span<const std::byte> bytes, std::uint64_t at) {
     if (bytes.empty()) return;
     end_ = at + bytes.size() - (bytes.back() == std::byte{'\r'} ? 1 : 0);
     has_text_ = has_text_ || !std::ranges::all_of(bytes, is_blank);
@@ -83,8 +85,8 @@ class Lines {
 };
 
 Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
-  TRY(check_begin(file));
-  Lines lines;
+  TRY(check_uncompressed(file));
+  LineCollector lines;
   TRY(scan_file(file, 0, progress, [&](std::uint64_t at, auto window) {
     lines.add_window(at, window);
     return Status();

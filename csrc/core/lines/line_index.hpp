@@ -1,6 +1,6 @@
 // Finds the lines of a text file.
 //
-// Thread safety: a pure function.
+// Thread safety: any thread may call this, also for the same file.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace gristmill {
 
-// Returns the lines that are not blank, without the bytes that end them ("\n",
-// "\r\n", or the end of the file).  A line with only spaces, tabs and "\r" is
-// blank.
+// Returns the index of the lines that are not blank, without the bytes that end
+// them ("\n", "\r\n", or the end of the file).  A line with only spaces, tabs
+// and "\r" is blank.
 //
-// Loads the list from the first path of `index_paths` that has the index of
-// this file. Otherwise, scans the file, and saves the list to the first path
-// that can be written.  Errors do not name the file.
+// Loads the index from the first of `index_paths` that has the index of this
+// file.  Otherwise, scans the file, and saves the index at the first path that
+// can be written.  Errors do not name the file.
 Result<std::unique_ptr<const SpanIndex>> line_index(
     const File& file, std::span<const std::string> index_paths,
     ScanProgress& progress);

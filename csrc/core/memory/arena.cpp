@@ -15,7 +15,7 @@
 namespace gristmill {
 namespace {
 
-constexpr std::uint64_t kMinHeapBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMinSlotBytes = std::uint64_t{64} << 20;
 
 // Returns the limit in a file of a control group, or no limit if the file does
 // not contain a number.
@@ -44,6 +44,9 @@ std::uint64_t control_group_limit() {
   return limit;
 }
 
+// Returns the size of the memfd.  It is twice the memory, because a slot may be
+// larger than its pages, and free ranges may be too small for a slot.  It is at
+// most half of RLIMIT_AS, to leave addresses for the rest of the process.
 std::uint64_t sparse_size(std::uint64_t head_bytes) {
   std::uint64_t bytes = 2 * available_memory();
   rlimit limit{};
@@ -54,7 +57,7 @@ std::uint64_t sparse_size(std::uint64_t head_bytes) {
     bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
   }
   bytes &= ~std::uint64_t{4095};
-  return std::max(bytes, round_to_page(head_bytes) + kMinHeapBytes);
+  return std::max(bytes, round_to_page(head_bytes) + kMinSlotBytes);
 }
 
 }  // namespace
@@ -107,7 +110,7 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
 
 Arena::~Arena() {
   if (fd_ >= 0) {
-    // Without this, one remaining batch would keep the pages of all others.
+    // Views keep the mapping, but should keep only the pages of their slots.
     reclaim();
     drop_idle(std::numeric_limits<std::uint64_t>::max());
     close(fd_);

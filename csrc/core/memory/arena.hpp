@@ -25,16 +25,23 @@ namespace gristmill {
 
 struct ArenaMapping;
 
-// A range of the arena.  This struct is private to the process.  Any thread may
-// access `views`, `next_returned` and `pinned`; the other fields need the
-// synchronization of the Arena.
+// A range of the arena.  This struct is private to the process.
+//
+// Any thread may access `views` and `pinned`.  `mapping`, `offset` and
+// `capacity` are constant while the slot has views or is pinned, so any thread
+// may read them then.  Other accesses need the synchronization of the Arena,
+// except those that are noted below.
 struct ArenaSlot {
   std::atomic<std::uint32_t> views{0};
-  ArenaSlot* next_returned = nullptr;  // see ArenaMapping::returned_slots
+  // The next one in ArenaMapping::returned_slots.  Written by the thread that
+  // ends the last view, then read by reclaim().
+  ArenaSlot* next_returned = nullptr;
   ArenaMapping* mapping = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t capacity = 0;
-  std::uint64_t populated = 0;      // bytes at its start that may have pages
+  // Bytes at its start that may have pages.  While there are views, only
+  // PinnedSlot::pin() writes this, in any thread.
+  std::uint64_t populated = 0;
   std::uint64_t charge = 0;         // bytes counted against the memory limit
   bool may_have_views = false;      // views may exist; cleared by reclaim()
   bool retired = false;             // has been visible to a fork: never reused
@@ -42,7 +49,8 @@ struct ArenaSlot {
 };
 
 // The mapping and its slots.  Outlives the Arena while there are views or
-// pinned slots.
+// pinned slots.  Any thread may access all fields except `slots`, which needs
+// the synchronization of the Arena.
 struct ArenaMapping {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
@@ -109,7 +117,7 @@ class Arena {
   // charges the slot for exactly the bytes that may have pages.
   void charge_populated(ArenaSlot* slot, std::uint64_t populated) noexcept;
 
-  // Takes back a slot that has no views.
+  // Takes back a slot that has had no views since take().
   void give_back(ArenaSlot* slot);
 
   // Returns the slot with views that contains the address, or nullptr.
@@ -120,14 +128,15 @@ class Arena {
   // release_view().
   void add_first_view(ArenaSlot* slot);
 
-  // Collects the slots whose last view has ended.
+  // Collects the slots whose last view has ended, so that they can be reused.
   void reclaim();
 
   // Marks every slot with views as visible to a fork, so that it is never
   // reused.
   void retire_viewed() noexcept;
 
-  // Closes the memfd in a forked child, which does not own the parent's pages.
+  // Closes the memfd in a forked child.  The destructor then frees no pages,
+  // because they are also the parent's.
   void detach_after_fork() noexcept;
 
  private:
@@ -144,7 +153,7 @@ class Arena {
   std::uint64_t memory_limit_ = 0;
   std::uint64_t charged_bytes_ = 0;  // sum of the charges of all slots
   std::vector<ArenaSlot*> idle_;     // slots to reuse, newest last
-  // Records of dropped slots, which have no range now.
+  // ArenaSlot objects without a range, for reuse by cut().
   std::vector<ArenaSlot*> unused_slots_;
   // Lengths of the ranges that belong to no slot and have no pages, by offset.
   std::map<std::uint64_t, std::uint64_t> free_ranges_;

@@ -48,8 +48,9 @@ inline constexpr std::uint32_t kMaxPositionCapacity = 1U << 16;
 inline constexpr std::uint32_t kMaxWorkers = 4094;
 inline constexpr std::uint32_t kErrorBytes = 7936;
 
-// The value of waiting_for of a consumer that takes any unit.
+// Values of waiting_for: any unit wakes the consumer, or no unit does.
 inline constexpr std::uint64_t kAnyUnit = ~std::uint64_t{0};
+inline constexpr std::uint64_t kNoUnit = 0;
 
 struct Control {
   std::atomic<std::uint64_t> layout;  // kLayoutWord, stored last
@@ -68,8 +69,9 @@ struct Control {
   // Incremented by workers after each commit or offered part, and by the parent
   // after other events.  The consumer sleeps on it.
   alignas(64) std::atomic<std::uint32_t> done_sequence;
-  // The id of the unit that the sleeping consumer waits for, or kAnyUnit; 0
-  // while it is awake.  Written by the parent.
+  // The id of the unit that the sleeping consumer waits for, or kAnyUnit.
+  // kNoUnit while it is awake or waits only for a worker's wait status.
+  // Written by the parent.
   alignas(64) std::atomic<std::uint64_t> waiting_for;
   // Outputs that the consumer has taken.  Written by the parent.
   alignas(64) std::atomic<std::uint64_t> delivered;
@@ -110,10 +112,9 @@ struct alignas(64) Unit {
   std::atomic<std::uint64_t> word;
   // Written by the parent.
   Task task;
-  std::uint64_t offset;    // slot offset from the start of the mapping
-  std::uint64_t capacity;  // slot capacity, in bytes
-  // integers in the initial position
-  std::uint32_t position_before;
+  std::uint64_t offset;           // slot offset from the start of the mapping
+  std::uint64_t capacity;         // slot capacity, in bytes
+  std::uint32_t position_before;  // integers in the initial position
   // Written by the holder.
   alignas(64) UnitStatus status;
   std::uint32_t outputs;

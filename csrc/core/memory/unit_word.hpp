@@ -7,7 +7,7 @@
 namespace gristmill {
 
 enum class UnitState : std::uint32_t {
-  kEmpty,      // the parent's: empty or withdrawn
+  kEmpty,      // the parent's: empty, withdrawn or poisoned
   kFree,       // waits for a claim by the named worker, or by any
   kLeased,     // belongs to the holder
   kNeed,       // the holder waits for a larger slot

@@ -18,16 +18,15 @@
 //   kLoadInWorkers   zygote -> supervisor
 //   kFailed          any -> supervisor                    memfd of UTF-8 text
 //   kReady           launcher -> supervisor
-//   kInherit         supervisor -> launcher               at most kMaxFds of
-//   the
-//                                                         program's
+//   kInherit         supervisor -> launcher               up to kMaxFds
 //
 // The value of kOpenGroup is 1 if each worker loads the program, and 0 if the
 // zygote loads it.  A zygote asks with kLoadInWorkers for a successor that gets
 // 1.  Workers write to the eventfd to notify the parent.
 //
-// kInherit is sent any number of times before kOpenGroup.  The group's zygote
-// gets all these descriptors, in order, after its own.
+// kInherit is sent any number of times before kOpenGroup.  Its descriptors are
+// the program's.  The group's zygote gets all of them, in order, after its own.
+//
 // `group` is set in kFailed and in all messages from and to the launcher except
 // kReady.  `worker` and `generation` are set in kStartWorker, kStarted and
 // kExited.  Other fields are 0.

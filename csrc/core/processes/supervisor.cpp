@@ -77,6 +77,7 @@ void Supervisor::add_group(std::unique_ptr<Group> new_group) {
   if (!group.failed) start_zygote(group);
 }
 
+// WorkerGroup is defined here because it uses private parts of the Supervisor.
 void WorkerGroup::start_worker(int worker, uint32_t generation) {
   supervisor_->loop_.post(
       [supervisor = supervisor_, id = id_, worker, generation] {
@@ -137,7 +138,9 @@ void Supervisor::await_leaving() {
     const auto remaining = duration_cast<milliseconds>(deadline - Clock::now());
     if (remaining.count() <= 0) return;
     poll(channels.data(), channels.size(), static_cast<int>(remaining.count()));
-    for (auto& [modules, launcher] : launchers_) on_launcher_ready(launcher);
+    for (auto& [modules, launcher] : launchers_) {
+      read_launcher_messages(launcher);
+    }
     const auto is_closed = [](const pollfd& channel) {
       return (channel.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
     };
@@ -178,11 +181,11 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
                   [this, &launcher] { on_launcher_exited(launcher); });
   launcher.channel_watch =
       loop_.watch(launcher.channel.fd(), kBothWays,
-                  [this, &launcher] { on_launcher_ready(launcher); });
+                  [this, &launcher] { read_launcher_messages(launcher); });
   return launcher;
 }
 
-void Supervisor::on_launcher_ready(Launcher& launcher) {
+void Supervisor::read_launcher_messages(Launcher& launcher) {
   while (auto packet = launcher.channel.receive()) {
     const Message& message = packet->message;
     if (message.kind == Message::kReady) launcher.ready = true;
@@ -201,13 +204,13 @@ void Supervisor::on_launcher_ready(Launcher& launcher) {
 }
 
 void Supervisor::on_launcher_exited(Launcher& launcher) {
-  on_launcher_ready(launcher);  // Reads its last messages, about zygotes.
+  read_launcher_messages(launcher);  // The last ones, about zygotes.
   // Zygotes with a pidfd report their own ends.
   std::vector<Group*> without_zygote;
   for (const auto& [id, group] : groups_) {
     if (group->launcher != &launcher) continue;
     group->launcher = nullptr;
-    if (!group->zygote) without_zygote.push_back(group.get());
+    if (!group->zygote_pidfd) without_zygote.push_back(group.get());
   }
   std::erase_if(leaving_,
                 [&](const auto& entry) { return entry.second == &launcher; });
@@ -233,7 +236,7 @@ void Supervisor::start_zygote(Group& group) {
     group.channel = Channel(std::move(near));
     group.channel_watch =
         loop_.watch(group.channel.fd(), kBothWays,
-                    [this, &group] { on_zygote_ready(group); });
+                    [this, &group] { read_zygote_messages(group); });
     Channel& channel = group.launcher->channel;
     for (auto at = group.inherited.begin(); at != group.inherited.end();) {
       const auto remaining =
@@ -261,7 +264,7 @@ void Supervisor::flush(Group& group, Channel& channel) {
 }
 
 void Supervisor::send_requests(Group& group) {
-  if (!group.zygote) return;
+  if (!group.zygote_pidfd) return;
   for (Request& request : group.requests) {
     if (std::exchange(request.sent, true)) continue;
     group.channel.push({.kind = Message::kStartWorker,
@@ -271,7 +274,7 @@ void Supervisor::send_requests(Group& group) {
   flush(group, group.channel);
 }
 
-void Supervisor::on_zygote_ready(Group& group) {
+void Supervisor::read_zygote_messages(Group& group) {
   while (auto packet = group.channel.receive()) {
     const Message& message = packet->message;
     const Key key{message.worker, message.generation};
@@ -291,18 +294,18 @@ void Supervisor::on_zygote_ready(Group& group) {
 
 void Supervisor::on_zygote_started(Group& group, Packet& packet) {
   if (packet.fds.empty()) return fail(group, kNoDescriptors);
-  group.zygote = std::move(packet.fds[0]);
-  group.zygote_watch = watch(group, group.zygote.get(),
+  group.zygote_pidfd = std::move(packet.fds[0]);
+  group.zygote_watch = watch(group, group.zygote_pidfd.get(),
                              [this, &group] { on_zygote_exited(group); });
   send_requests(group);
 }
 
 void Supervisor::on_zygote_exited(Group& group) {
-  on_zygote_ready(group);  // Reads its last messages.
+  read_zygote_messages(group);  // The last ones.
   loop_.unwatch(group.channel_watch);
   loop_.unwatch(group.zygote_watch);
   group.channel = Channel();
-  group.zygote = Fd();
+  group.zygote_pidfd = Fd();
   for (Request& request : group.requests) request.sent = false;
   if (group.failed) return;
   if (!std::exchange(group.retiring, false) &&
@@ -320,6 +323,7 @@ void Supervisor::on_zygote_exited(Group& group) {
 
 void Supervisor::on_worker_started(Group& group, Key key, Packet& packet) {
   const auto request = std::ranges::find(group.requests, key, &Request::key);
+  // fail() has removed the request and ended the zygote, and so this worker.
   if (request == group.requests.end()) return;
   if (packet.fds.empty()) return fail(group, kNoDescriptors);
   const bool must_kill = request->must_kill;
@@ -346,8 +350,8 @@ void Supervisor::on_failed(Group& group, const Packet& packet) {
 }
 
 void Supervisor::end_zygote(Group& group) {
-  if (group.zygote) {
-    kill_process(group.zygote.get());
+  if (group.zygote_pidfd) {
+    kill_process(group.zygote_pidfd.get());
   } else if (group.launcher != nullptr) {
     Launcher& launcher = *group.launcher;
     launcher.channel.push({.kind = Message::kForget, .group = group.id});
@@ -377,7 +381,8 @@ void Supervisor::drop(uint32_t id, bool may_leave) {
   loop_.unwatch(group->notify_watch);
   for (auto& [key, process] : group->workers)
     loop_.unwatch(process.pidfd_watch);
-  may_leave &= group->zygote && group->launcher != nullptr && !group->failed;
+  may_leave &=
+      group->zygote_pidfd && group->launcher != nullptr && !group->failed;
   if (may_leave && !group->workers.empty()) {
     // The zygote detects that its channel is closed, and waits for its workers.
     leaving_.emplace(id, group->launcher);

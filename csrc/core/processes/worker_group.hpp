@@ -30,7 +30,7 @@ struct GroupSpec {
   std::vector<int> inherited = {};
 };
 
-// The workers of one scheduler.
+// The workers of one scheduler.  supervisor.cpp defines the functions.
 //
 // Thread safety: any thread may call any function, but no other call may
 // overlap with dismiss() or the destructor.

@@ -194,6 +194,7 @@ void LeaseTable::poison(Lease& lease) {
   lease.poisoned = true;
   lease.waits_for_memory = false;
   set_word(lease, UnitState::kEmpty, 0);
+  futex_wake(&unit(lease).word, kAllSleepers);
 }
 
 }  // namespace gristmill

@@ -28,14 +28,15 @@ struct Part {
 struct Lease : Task {
   std::uint64_t id = 0;
   std::uint32_t unit_index = 0;  // of its Unit in shared memory
-  // The only worker that may claim it, + 1; 0 for any worker.
+  // The number of the only worker that may claim it, + 1; 0 for any worker.
   std::uint32_t owner = 0;
   ArenaSlot* slot = nullptr;
   std::uint32_t attempts = 0;  // holders that exited while they computed it
   bool withdrawn = false;  // canceled; only its slot must still be recovered
   bool waits_for_memory = false;  // no slot of the requested size fits now
   bool poisoned = false;  // failed too often; no worker may claim it again
-  std::vector<Part> parts = {};  // copied, but their delivery has not begun
+  // Copied from the holder's slot, but their delivery has not begun.
+  std::vector<Part> parts = {};
 };
 
 // The result that a holder committed or offered as a part.
@@ -63,7 +64,7 @@ class LeaseTable {
     return !free_unit_indices_.empty();
   }
 
-  // REQUIRES: `id` was published and not yet taken or withdrawn.
+  // REQUIRES: `id` was published, and its lease was not removed.
   [[nodiscard]] Lease& at(std::uint64_t id) { return leases_.at(id); }
   [[nodiscard]] UnitWord word(const Lease& lease) const noexcept {
     return {unit(lease).word.load(std::memory_order_acquire)};
@@ -92,8 +93,10 @@ class LeaseTable {
     return unit(lease).populated;
   }
 
-  // Empties the word of a committed or poisoned unit and removes the lease.
-  // The caller owns the slot from then on.
+  // Empties the unit's word and removes the lease.  The caller owns the slot
+  // from then on.
+  // REQUIRES: no worker will write the unit again: it is committed or poisoned,
+  // or its holder has exited or waits for an answer (kNeed, kPart).
   void take(std::uint64_t id);
 
   // Withdraws a unit that no worker has claimed, removes its lease and returns
@@ -109,11 +112,12 @@ class LeaseTable {
   // caller owns the slot.  REQUIRES: state kNeed, kPart or kCommitted.
   void take_from_holder(std::uint64_t id);
 
-  // Removes and returns the leases of withdrawn units whose holders are done.
+  // Removes and returns the leases of withdrawn units whose holders committed,
+  // or wait for an answer (kNeed, kPart); wakes the latter.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
   // Returns true if some worker computes a unit, so that memory may become
-  // free. Workers that wait for a larger slot do not count.
+  // free.  Workers that wait for a larger slot do not count.
   [[nodiscard]] bool has_running_unit() const noexcept;
 
   // Returns the ids of the units held by `worker` (leased, need, granted or
@@ -156,7 +160,9 @@ class LeaseTable {
   [[nodiscard]] bool make_claimable_again(Lease& lease,
                                           const Position* position_before);
 
-  // Prevents all further claims.  REQUIRES: the unit's holder has exited.
+  // Prevents all further claims, and wakes the holder if it waits.
+  // REQUIRES: no worker will write the unit again; see take().  A free unit may
+  // be poisoned if its owner has exited.
   void poison(Lease& lease);
 
   // All leases, oldest first.
@@ -178,7 +184,8 @@ class LeaseTable {
   const Region region_;
   const int arena_fd_;
   std::uint64_t next_id_ = 1;
-  std::uint32_t withdrawn_count_ = 0;  // leases with `withdrawn`
+  // The number of leases whose `withdrawn` is true.
+  std::uint32_t withdrawn_count_ = 0;
   std::vector<std::uint32_t> free_unit_indices_;
   std::map<std::uint64_t, Lease> leases_;
 };

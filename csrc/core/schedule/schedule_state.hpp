@@ -107,8 +107,8 @@ class ScheduleState {
   // Copies the parts that holders offer out of their slots.
   void take_parts();
 
-  // Frees the slots of withdrawn units whose holders are done; returns whether
-  // there were any.
+  // Frees the slots of withdrawn units whose holders committed or wait for an
+  // answer; returns whether there were any.
   bool free_withdrawn_slots();
 
   // Handle worker events (schedule_state_events.cpp).  Events of a process

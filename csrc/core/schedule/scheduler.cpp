@@ -21,9 +21,9 @@ namespace {
 // reported.
 constexpr double kMaxStatusWait_s = 2.0;
 
-// Low, because each claim scans all units, and because all units are allocated
-// at the start.
-constexpr std::uint64_t kMaxUnitsAhead = std::uint64_t{1} << 20;
+// Maximum of workers * buffer.  Low, because each claim scans all units, and
+// because all units are allocated at the start.
+constexpr std::uint64_t kMaxBufferedUnits = std::uint64_t{1} << 20;
 
 Status invalid_argument(std::string text) {
   return Status(Code::kInvalidArgument, std::move(text));
@@ -71,9 +71,9 @@ Status check_config(const SchedulerConfig& config) {
                             std::to_string(kMaxWorkers) + ", got " +
                             std::to_string(config.workers));
   }
-  if (std::uint64_t{config.workers} * config.buffer > kMaxUnitsAhead) {
+  if (std::uint64_t{config.workers} * config.buffer > kMaxBufferedUnits) {
     return invalid_argument("workers * buffer must be at most " +
-                            std::to_string(kMaxUnitsAhead) + ", got " +
+                            std::to_string(kMaxBufferedUnits) + ", got " +
                             std::to_string(config.workers) + " * " +
                             std::to_string(config.buffer));
   }
@@ -115,7 +115,8 @@ std::uint32_t unit_count_for(const SchedulerConfig& config) {
   return static_cast<std::uint32_t>(std::bit_ceil(count));
 }
 
-// Initializes the shared memory before the slots and returns its parts.
+// Initializes the head of the arena (control block, worker cells, units) and
+// returns a Region for it.
 Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   const std::uint32_t units = unit_count_for(config);
   const Region region(arena.base());
@@ -132,6 +133,7 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   }
   for (std::uint32_t i = 0; i < units; ++i) {
     new (&region.unit(i)) Unit{};
+    // Region::store() allocates the pages of large positions on use.
     if (config.position_capacity > kSmallPosition) continue;
     std::fill_n(region.position_before(i), config.position_capacity, 0);
     std::fill_n(region.position_after(i), config.position_capacity, 0);
@@ -143,7 +145,8 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
 }  // namespace
 
 // The schedulers of this process.  Their mutexes are held while it forks, so
-// that a child's copies are consistent.
+// that a child's copies are consistent.  Lock order: Registry::mutex, then the
+// mutex_ of any scheduler.
 class Scheduler::Registry {
  public:
   static std::vector<Scheduler*>& schedulers() REQUIRES(mutex) {
@@ -260,7 +263,8 @@ NextResult Scheduler::next(double timeout_s) {
     if (forked_) return {.kind = NextKind::kForked};
     if (closed_) return {.kind = NextKind::kClosed};
     double wait_s = timeout_s;
-    std::uint64_t awaited_id = config_.in_order ? 0 : kAnyUnit;
+    // kNoUnit for a wait status, because on_exit_status() wakes everybody.
+    std::uint64_t awaited_id = config_.in_order ? kNoUnit : kAnyUnit;
     const auto poll_result = schedule_.poll_next();
     if (const auto* const next = std::get_if<NextResult>(&poll_result)) {
       if (!next->lacks_wait_status()) return *next;
@@ -289,7 +293,7 @@ NextResult Scheduler::next(double timeout_s) {
     control.waiting_for.store(awaited_id, std::memory_order_seq_cst);
     lock.unlock();
     const int result = futex_wait(&control.done_sequence, sequence, wait_s);
-    control.waiting_for.store(0, std::memory_order_seq_cst);
+    control.waiting_for.store(kNoUnit, std::memory_order_seq_cst);
     lock.lock();
     if (result == EINTR) return {.kind = NextKind::kInterrupted};
   }

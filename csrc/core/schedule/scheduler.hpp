@@ -8,10 +8,11 @@
 // before that loses nothing.
 //
 // Thread safety: start() comes first.  One consumer thread at a time calls
-// add_request, next, advance, add_view and reset; the supervisor thread calls
-// the functions of WorkerEvents; any thread may call close and the functions
-// that read the state.  A private mutex guards the schedule.  It is not held
-// while next() sleeps or while the WorkerStarter is called.
+// next, advance and add_view; no such call may overlap reset().  The supervisor
+// thread calls the functions of WorkerEvents.  Any thread may call add_request,
+// close and the functions that read the state.  A private mutex guards the
+// schedule.  It is not held while next() sleeps or while the WorkerStarter is
+// called.
 //
 // Fork: in a child, next() returns kForked, add_view() returns nullptr, and
 // calls that would change something do nothing.
@@ -39,7 +40,8 @@ class Scheduler final : public WorkerEvents {
   ~Scheduler() override;
 
   // Requests the workers.  If the starter is null, the caller starts them.
-  // REQUIRES: the starter outlives the scheduler or dismisses it first.
+  // REQUIRES: the starter lives until no more functions of WorkerEvents are
+  // called, that is, until WorkerGroup::dismiss() has returned.
   void start(WorkerStarter* starter);
 
   // Queues a request for the stream's owner: 1 to position_capacity integers,
@@ -69,6 +71,7 @@ class Scheduler final : public WorkerEvents {
   void close();
 
   [[nodiscard]] RunPosition position();
+  // Returns the process of each worker, in the order of their numbers.
   [[nodiscard]] std::vector<Process> processes();
   // The counts that each worker publishes; empty in a fork.
   [[nodiscard]] std::vector<WorkerCounts> counts();

@@ -136,7 +136,8 @@ Work WorkerEnd::held_work() const {
   Work work{unit_->task};
   work.id = word_.id();
   work.attempt = word_.attempt();
-  work.proceed = work.prev != 0 && last_computed_[work.stream] == work.prev;
+  work.continues_stream =
+      work.prev != 0 && last_computed_[work.stream] == work.prev;
   const std::int64_t* const position = region_.position_before(held_index());
   work.position_before.assign(position, position + unit_->position_before);
   work.slot = region_.base() + unit_->offset;
@@ -185,6 +186,8 @@ bool WorkerEnd::wait_for_answer(Work& work) {
       refuse(work);
       return false;
     }
+    // `unit_` stays set, since the worker exits after its next claim().  The
+    // parent withdraws the unit when it sets `stop`.
     if (cell_->stop.load(std::memory_order_acquire) != 0) return false;
     // The low half contains the state; the parent always wakes this worker
     // after a change.

@@ -27,7 +27,7 @@ struct Work : Task {
   // True if this process computed the stream's unit before this one.  Its state
   // of the stream is then at the start of this unit, and position_before is not
   // needed.
-  bool proceed = false;
+  bool continues_stream = false;
   Position position_before = {};
   std::byte* slot = nullptr;
   std::uint64_t capacity = 0;
@@ -59,28 +59,30 @@ class WorkerEnd {
   // REQUIRES: `work` is claimed and not committed.
   [[nodiscard]] bool request_larger_slot(Work& work, std::uint64_t bytes);
 
-  // Returns true if the consumer sleeps until the unit has an output.
+  // Returns true if the consumer sleeps until this particular unit has an
+  // output; false if any unit would wake it.
   [[nodiscard]] bool is_awaited(const Work& work) const noexcept;
 
   // Offers the unit's first outputs to the parent, which owns the slot until
-  // resume().  `position_after` is the stream's position after them, a record
-  // of the unit.  Returns false if they cannot be offered.  Another thread may
-  // call this while the worker's main thread computes.  Call this only while
-  // the unit is awaited, since the outputs that the parent takes need memory
-  // until they are delivered.
-  // REQUIRES: `work` is a claimed range and not committed; the last part that
-  // was offered, if any, was followed by a resume() that returned true; see
-  // also commit().
+  // resume().  `position_after` has one integer: the record after the part, in
+  // [work.first + 1, work.first + work.count].  Returns false, and offers
+  // nothing, if there is no memory for that position.  Call this only while the
+  // unit is awaited, since the outputs that the parent takes need memory until
+  // they are delivered.  Another thread may call this while the worker's main
+  // thread computes.
+  // REQUIRES: `work` is a claimed range and not committed; outputs >= 1; bytes
+  // <= work.capacity; no offer before this one is without an answer.
   [[nodiscard]] bool offer_part(const Work& work, std::uint32_t outputs,
                                 std::uint64_t bytes,
                                 const Position& position_after);
 
-  // Returns true if the parent has answered.  resume() then does not wait.
+  // Returns true if the parent has answered offer_part().  resume() then does
+  // not wait.
   [[nodiscard]] bool can_resume() const noexcept;
 
-  // Waits for the parent's answer.  If the part was taken, `work` begins after
-  // it; else `work` is unchanged.  Returns false if the unit is lost, see
-  // request_larger_slot().
+  // Waits for the parent's answer to offer_part().  If the part was taken,
+  // `work` begins after it; else `work` is unchanged, and its outputs are still
+  // in the slot.  Returns false if the unit is lost, see request_larger_slot().
   [[nodiscard]] bool resume(Work& work);
 
   // Hands the computed unit to the parent.  `position_after` is the stream's
@@ -143,13 +145,13 @@ class WorkerEnd {
   const std::uint32_t worker_;
   const std::uint32_t generation_;
   WorkerCell* const cell_;
-  std::uint64_t mapped_bytes_ = 0;  // 0: the mapping is not ours
-  int arena_fd_ = -1;               // our copy, to populate on old kernels
+  std::uint64_t mapped_bytes_ = 0;  // 0 if the mapping outlives this object
+  int arena_fd_ = -1;               // a copy, to populate on old kernels
   Unit* unit_ = nullptr;            // the held unit; null for none
-  UnitWord word_;                   // its word while we compute
+  UnitWord word_;                   // its word while this worker computes
   UnitWord pending_word_;           // its word until the parent answers
-  // By stream: the id of the unit at whose end this process's state of the
-  // stream is, or 0.
+  // By stream: the id of the last unit that this process computed, if its
+  // state of the stream is still at that unit's end; else 0.
   std::vector<std::uint64_t> last_computed_;
   // Owned units that were handed back because memory was missing.  The start of
   // the unit after one of them is not known until that one is computed.

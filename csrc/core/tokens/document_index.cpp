@@ -23,51 +23,56 @@ std::uint64_t hash_of(const DocumentRule& rule) {
   return HighwayHash::of(kKey, std::as_bytes(std::span(fields)));
 }
 
-// Collects the documents of consecutive windows of tokens of type Token.
+// Collects the documents of a file from its consecutive windows.  Its tokens
+// are of type Token.
 template <class Token>
-class Documents {
+class DocumentCollector {
  public:
-  explicit Documents(const DocumentRule& rule)
+  explicit DocumentCollector(const DocumentRule& rule)
       : eos_(static_cast<Token>(rule.eos)), rule_(rule), begin_(rule.begin) {}
 
+  // `at` is the offset of the window in the file.
   void add_window(std::uint64_t at, std::span<const std::byte> window) {
     for (std::size_t i = 0; i < window.size(); i += sizeof(Token)) {
       const auto token = load_le<Token>(window.data() + i);
       // `at + i` is the offset after the previous token.
-      if (after_eos_ && token == static_cast<Token>(*rule_.bos)) end(at + i);
+      if (after_eos_ && token == static_cast<Token>(*rule_.bos)) {
+        end_document(at + i);
+      }
       after_eos_ = false;
       if (token != eos_) continue;
       if (rule_.bos) {
         after_eos_ = true;
       } else {
-        end(at + i + sizeof(Token));
+        end_document(at + i + sizeof(Token));
       }
     }
   }
 
-  PackedChunks finish(std::uint64_t size) {
-    if (begin_ < size) end(size);
-    documents_.finish(size);
+  // Returns the documents of the file, which has `file_size` bytes.
+  PackedChunks finish(std::uint64_t file_size) {
+    if (begin_ < file_size) end_document(file_size);
+    documents_.finish(file_size);
     return std::move(documents_);
   }
 
  private:
-  void end(std::uint64_t at) {
-    documents_.add(begin_, at - begin_);
-    begin_ = at;
+  void end_document(std::uint64_t end) {
+    documents_.add(begin_, end - begin_);
+    begin_ = end;
   }
 
   const Token eos_;
   const DocumentRule& rule_;
   PackedChunks documents_;
-  std::uint64_t begin_;     // The begin of the current document.
-  bool after_eos_ = false;  // True if the last token was eos.
+  std::uint64_t begin_;     // The offset of the current document.
+  bool after_eos_ = false;  // The last token was eos, and bos may follow.
 };
 
 template <class Token>
 Result<PackedChunks> scan(const File& file, const DocumentRule& rule,
                           ScanProgress& progress) {
-  Documents<Token> documents(rule);
+  DocumentCollector<Token> documents(rule);
   TRY(scan_file(file, rule.begin, progress, [&](std::uint64_t at, auto window) {
     documents.add_window(at, window);
     return Status();

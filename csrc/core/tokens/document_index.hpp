@@ -1,6 +1,6 @@
 // Finds the documents in a file of token ids.
 //
-// Thread safety: a pure function.
+// Thread safety: any thread may call this, also for the same file.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 namespace gristmill {
 
+// Defines the documents of a file.
 struct DocumentRule {
   std::uint64_t begin = 0;  // Offset of the first token in the file.
   std::size_t width = 0;    // Bytes of a token: 1, 2, 4 or 8.
@@ -24,12 +25,12 @@ struct DocumentRule {
   std::optional<std::uint64_t> bos = std::nullopt;
 };
 
-// Returns the documents, including the token that ends each.  Tokens after the
-// last end are a document of their own.
+// Returns the index of the documents, including the token that ends each.
+// Tokens after the last end are a document of their own.
 //
-// Loads the list from the first path of `index_paths` that has the index of
-// this file and rule.  Otherwise, scans the file, and saves the list to the
-// first path that can be written.  Errors do not name the file.
+// Loads the index from the first of `index_paths` that has the index of this
+// file and rule.  Otherwise, scans the file, and saves the index at the first
+// path that can be written.  Errors do not name the file.
 Result<std::unique_ptr<const SpanIndex>> document_index(
     const File& file, const DocumentRule& rule,
     std::span<const std::string> index_paths, ScanProgress& progress);

@@ -13,7 +13,7 @@ namespace gristmill {
 namespace {
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr std::uint64_t kHeader = 34;
+constexpr std::uint64_t kHeaderBytes = 34;
 // Bytes of a token by the code of its dtype: none, uint8, int8, int16, int32,
 // int64, float64, float32, uint16.
 constexpr std::array<std::uint64_t, 9> kTokenBytes{0, 1, 1, 2, 4, 8, 8, 4, 2};
@@ -22,8 +22,9 @@ constexpr const char* kHint =
     ": it was cut off, is still being written, or is not an .idx file of "
     "Megatron";
 
+// Returns number i of a list.
 template <class T>
-T number(std::span<const std::byte> list, std::uint64_t i) {
+T number_at(std::span<const std::byte> list, std::uint64_t i) {
   return load_le<T>(list.data() + i * sizeof(T));
 }
 
@@ -40,15 +41,15 @@ Result<std::unique_ptr<const MegatronIndex>> MegatronIndex::open(File::Ptr file,
 
 Status MegatronIndex::load() {
   const std::uint64_t size = file_->size();
-  if (size < kHeader) {
-    return damaged("the file has ", size, " bytes, expected at least ", kHeader,
-                   kHint);
+  if (size < kHeaderBytes) {
+    return damaged("the file has ", size, " bytes, expected at least ",
+                   kHeaderBytes, kHint);
   }
   std::span<const std::byte> bytes = file_->mapped();
   if (bytes.empty()) {
-    if (!read_.reset(size)) return no_memory_for("its ", size, " bytes");
-    TRY(file_->read(0, read_.all()));
-    bytes = read_.all();
+    if (!file_bytes_.reset(size)) return no_memory_for("its ", size, " bytes");
+    TRY(file_->read(0, file_bytes_.all()));
+    bytes = file_bytes_.all();
   }
   if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     return damaged("offset 0: expected \"MMIDIDX\"", kHint);
@@ -62,18 +63,21 @@ Status MegatronIndex::load() {
   token_bytes_ = kTokenBytes.at(static_cast<std::size_t>(dtype_code_));
   num_sequences_ = load_le<std::uint64_t>(bytes.data() + 18);
   const auto boundaries = load_le<std::uint64_t>(bytes.data() + 26);
-  const std::uint64_t left = size - kHeader;
+  const std::uint64_t left = size - kHeaderBytes;
   if (boundaries == 0 || boundaries > left / 8 || num_sequences_ > left / 12 ||
       12 * num_sequences_ + 8 * boundaries > left) {
-    return damaged("the file has ", size, " bytes, expected at least ", kHeader,
-                   " + 12 * ", num_sequences_, " sequences + 8 * ", boundaries,
-                   " boundaries of documents", kHint);
+    return damaged("the file has ", size, " bytes, expected at least ",
+                   kHeaderBytes, " + 12 * ", num_sequences_,
+                   " sequences + 8 * ", boundaries, " boundaries of documents",
+                   kHint);
   }
   num_documents_ = boundaries - 1;
-  lengths_ = bytes.subspan(kHeader, 4 * num_sequences_);
-  offsets_ = bytes.subspan(kHeader + 4 * num_sequences_, 8 * num_sequences_);
-  documents_ = bytes.subspan(kHeader + 12 * num_sequences_, 8 * boundaries);
-  modes_ = bytes.subspan(kHeader + 12 * num_sequences_ + 8 * boundaries);
+  lengths_ = bytes.subspan(kHeaderBytes, 4 * num_sequences_);
+  offsets_ =
+      bytes.subspan(kHeaderBytes + 4 * num_sequences_, 8 * num_sequences_);
+  documents_ =
+      bytes.subspan(kHeaderBytes + 12 * num_sequences_, 8 * boundaries);
+  modes_ = bytes.subspan(kHeaderBytes + 12 * num_sequences_ + 8 * boundaries);
   if (!modes_.empty() && modes_.size() != num_sequences_) {
     return damaged("the file has ", modes_.size(),
                    " bytes after its documents, expected 0 or one mode for "
@@ -84,16 +88,17 @@ Status MegatronIndex::load() {
 }
 
 MegatronIndex::Span MegatronIndex::sequence(std::uint64_t i) const {
-  const auto begin = number<std::uint64_t>(offsets_, i);
-  const auto tokens = number<std::uint32_t>(lengths_, i);
+  const auto begin = number_at<std::uint64_t>(offsets_, i);
+  const auto tokens = number_at<std::uint32_t>(lengths_, i);
   return {begin, begin + tokens * token_bytes_};
 }
 
 MegatronIndex::Span MegatronIndex::at(std::uint64_t i) const {
   if (unit_ == Unit::kSequence) return sequence(i);
-  const auto first = number<std::uint64_t>(documents_, i);
-  const auto end = number<std::uint64_t>(documents_, i + 1);
-  if (first > end || end > num_sequences_) return {1, 0};  // Damaged.
+  const auto first = number_at<std::uint64_t>(documents_, i);
+  const auto end = number_at<std::uint64_t>(documents_, i + 1);
+  // If the index is damaged, return a span that SpanFile reports.
+  if (first > end || end > num_sequences_) return {1, 0};
   if (first == end) return {0, 0};
   return {sequence(first).begin, sequence(end - 1).end};
 }

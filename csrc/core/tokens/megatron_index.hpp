@@ -58,17 +58,19 @@ class MegatronIndex final : public SpanIndex {
  private:
   explicit MegatronIndex(File::Ptr file, Unit unit)
       : file_(std::move(file)), unit_(unit) {}
+  // Sets the fields below `file_bytes_` from the file.
   Status load();
   [[nodiscard]] Span sequence(std::uint64_t i) const;
 
   const File::Ptr file_;
   const Unit unit_;
-  ByteBuffer read_;  // The file, unless it is mapped.
+  ByteBuffer file_bytes_;  // The file, unless it is mapped.
 
   int dtype_code_ = 0;
   std::uint64_t token_bytes_ = 0;
   std::uint64_t num_sequences_ = 0;
   std::uint64_t num_documents_ = 0;
+  // The lists in the file; the numbers in them are not checked.
   std::span<const std::byte> lengths_;
   std::span<const std::byte> offsets_;
   std::span<const std::byte> documents_;

@@ -229,11 +229,11 @@ class Server:
     def _compute_next(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
         """Compute the next output of a stream that this worker owns."""
         # Proceed if this worker computed the previous unit: it has the position.
-        number, proceed = unit.stream, unit.proceed
-        if not proceed:
+        number, continues_stream = unit.stream, unit.continues_stream
+        if not continues_stream:
             self._end_positions[number] = tuple(unit.position_before.tolist())
         position_before = self._end_positions[number]
-        is_in_place = proceed and number in self._streams_in_place
+        is_in_place = continues_stream and number in self._streams_in_place
         stream = self._stream_at(number, None if is_in_place else position_before)
         if unit.attempt:
             _disable_lookahead(stream)

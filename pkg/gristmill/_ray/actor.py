@@ -222,13 +222,13 @@ class _Slot:
 class _Unit:
     """A task with the interface of `_core.Work`."""
 
-    def __init__(self, task: UnitTask, slot: _Slot, proceed: bool) -> None:
+    def __init__(self, task: UnitTask, slot: _Slot, continues_stream: bool) -> None:
         sequential, range_ = _core.UnitKind.SEQUENTIAL, _core.UnitKind.RANGE
         self.kind = sequential if task.sequential else range_
         self.stream = task.stream
         self.first, self.count = task.first, task.records
         self.attempt = task.attempt
-        self.proceed = proceed
+        self.continues_stream = continues_stream
         self.position_before = np.array(task.position_before, np.int64)
         self.address, self.capacity = slot.request_larger_slot(0), slot.capacity
 
@@ -255,8 +255,8 @@ class _Server(worker.Server):
     def answer(self, task: UnitTask) -> TaskResult:
         """Compute a unit; the payload of the result is valid until the next call."""
         start_s = time.perf_counter()
-        proceed = self.stands_at(task.stream, task.position_before)
-        unit: Any = _Unit(task, self._slot, proceed)
+        continues_stream = self.stands_at(task.stream, task.position_before)
+        unit: Any = _Unit(task, self._slot, continues_stream)
         self.compute(unit)
         status, outputs, _, position = self._slot.committed
         positions = self._positions[: outputs - (self._failure is not None)]

@@ -207,7 +207,7 @@ class _Lanes:
         sequential = unit.kind is _core.UnitKind.SEQUENTIAL
         position_before: Position = ()
         if sequential:
-            if unit.proceed and unit.stream in positions:
+            if unit.continues_stream and unit.stream in positions:
                 position_before = positions[unit.stream]
             else:
                 position_before = tuple(unit.position_before.tolist())

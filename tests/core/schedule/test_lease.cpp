@@ -99,11 +99,11 @@ void test_owned_unit_waits_for_owner() {
   CHECK(!other.claim().has_value());
   WorkerEnd owner(bench.region, -1, 1, 1);
   auto work = owner.claim();
-  CHECK(!work->proceed);
+  CHECK(!work->continues_stream);
   owner.commit(*work, UnitStatus::kOk, 0, 0, {8, 80});
   work = owner.claim();
   CHECK_EQ(work->id, second);
-  CHECK(work->proceed);
+  CHECK(work->continues_stream);
 
   // A new process has no live state, so it starts from position_before.
   Lease& lease = bench.table->at(second);
@@ -115,7 +115,7 @@ void test_owned_unit_waits_for_owner() {
   work = successor.claim();
   CHECK_EQ(work->id, second);
   CHECK_EQ(work->attempt, 1U);
-  CHECK(!work->proceed);
+  CHECK(!work->continues_stream);
   CHECK(work->position_before == std::vector<std::int64_t>({8, 80}));
 }
 

@@ -242,7 +242,7 @@ class Worker {
   // number of outputs).
   Filled owned(const Work& work) {
     Values& live = live_[work.stream];
-    if (work.proceed) {
+    if (work.continues_stream) {
       CHECK_EQ(live.size(), std::size_t{2});
     } else {
       live = unpadded(work.position_before, job_.longest);
