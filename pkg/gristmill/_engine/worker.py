@@ -228,7 +228,6 @@ class Server:
 
     def _compute_next(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
         """Compute the next output of a stream that this worker owns."""
-        # Proceed if this worker computed the previous unit: it has the position.
         number, continues_stream = unit.stream, unit.continues_stream
         if not continues_stream:
             self._end_positions[number] = tuple(unit.position_before.tolist())

@@ -8,10 +8,10 @@ import time
 import weakref
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from gristmill._torch.workers.pool import WorkerPool
+from gristmill import _core
+from gristmill._torch.workers.started import StartedProcesses
 
 # The longest time to wait for the pid of a process that is starting.
 _PID_TIMEOUT_S = 60.0
@@ -25,6 +25,14 @@ class _ProcessStatus(NamedTuple):
     wait_status: int | None
 
 
+class Pool(Protocol):
+    """A `WorkerPool`."""
+
+    scheduler: _core.Scheduler
+    started: StartedProcesses | None
+    closed: bool
+
+
 class WorkerProcess:
     """Has the interface of a worker's `multiprocessing.Process`.
 
@@ -33,7 +41,7 @@ class WorkerProcess:
 
     daemon = True
 
-    def __init__(self, pool: WorkerPool, worker: int) -> None:
+    def __init__(self, pool: Pool, worker: int) -> None:
         self._scheduler = pool.scheduler
         self._started = pool.started
         # A pool is closed before it is deleted.
