@@ -314,7 +314,12 @@ class Reading:
         if self._threads_read:
             self._look_ahead(position + len(futures))
         for count, future in enumerate(futures):
-            if elements and not _is_done_within(future, MAX_BLOCK_DELAY_S):
+            is_done = (
+                not elements
+                or future.done()
+                or _is_done_within(future, MAX_BLOCK_DELAY_S)
+            )
+            if not is_done:
                 self._futures.update(enumerate(futures[count:], position + count))
                 return ReadResult(elements, None)
             try:

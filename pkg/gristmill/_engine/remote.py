@@ -106,7 +106,8 @@ class RemoteRun:
         self._successor: _ScheduledWorkers | None = None
         # Held while `_successor`, `_running` or `_options` changes.  All threads read
         # these without it, so they copy one to a local variable to use it twice.
-        self._change_lock = threading.Lock()
+        # Reentrant, because a signal handler may call `close` during `close`.
+        self._change_lock = threading.RLock()
         # The process that made this object; a fork of it cannot use it.
         self._owner_pid = os.getpid()
 
@@ -232,10 +233,10 @@ class RemoteRun:
         """
         with self._change_lock:
             self._close_successor()
-            if self._running is not None:
+            if (running := self._running) is not None:
                 self._start_position = self.position
                 self.usage()
-                self._running.workers.close()
+                running.workers.close()
                 self._running = None
 
     def _wait_for_first(

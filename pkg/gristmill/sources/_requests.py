@@ -264,7 +264,7 @@ class _Request:
     loop: asyncio.AbstractEventLoop
     host: HostRequests
     attempt: int = 1
-    task: asyncio.Task[None] = dataclasses.field(init=False)
+    task: asyncio.Task[None] = dataclasses.field(init=False, repr=False)
 
     @property
     def is_wanted(self) -> bool:
