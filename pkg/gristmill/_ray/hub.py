@@ -160,7 +160,7 @@ class Hub:
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._pipelines: dict[str, _Pipeline] = {}
-        # Maps the lane of each call for a shared unit to the lane that computes it.
+        # Maps each lane that waits for a shared unit to the lane that computes it.
         # Each call sets and removes only its own lane, without a lock.
         self._computing_lanes: dict[Lane, Lane] = {}
         self._pool = ActorPool(None, 0, options, reports_progress=False)
@@ -259,10 +259,10 @@ class Hub:
             unit, must_compute = pipeline.stream.claim(task, computing_lane, job, lost)
         except LaggingError:
             return UnitRejected(_describe_lag(pipeline, task))
+        if must_compute:
+            return self._compute_shared(unit, pipeline, pipeline.stream, task)
         self._computing_lanes[calling_lane] = unit.lane
         try:
-            if must_compute:
-                return self._compute_shared(unit, pipeline, pipeline.stream, task)
             return _wait_for(unit)
         finally:
             self._computing_lanes.pop(calling_lane, None)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._base.argument_checks import kind
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, find_file, in_threads
 from gristmill.sources._record_source import RecordSource
@@ -20,6 +21,7 @@ from gristmill.sources._urls import is_local
 __all__ = ["MegatronDataSource"]
 
 Path = str | os.PathLike[str]
+PATHS = (str, os.PathLike)
 # The dtype of tokens by its code in an index.
 DTYPES: dict[int, type[np.number[Any]]] = {
     1: np.uint8,
@@ -55,8 +57,9 @@ class MegatronDataSource(RecordSource[npt.NDArray[np.number[Any]]]):
     Record ``i`` is a read-only array of shape ``(n,)``, in the dtype of the files.
 
     Raises:
+        TypeError: A prefix is not a path.
         ValueError: The list is empty, or an option is unknown; or data sets have
-            different dtypes.
+            different dtypes, or only some of them have modes.
         OSError: A file cannot be opened or does not exist.
         CorruptRecord: A file is not one of Megatron, or is truncated or damaged.
 
@@ -85,36 +88,39 @@ class MegatronDataSource(RecordSource[npt.NDArray[np.number[Any]]]):
     ) -> None:
         if unit not in ("sequence", "document"):
             raise ValueError(f"unit must be 'sequence' or 'document', got {unit!r}.")
-        if isinstance(prefixes, (str, os.PathLike)):
+        if isinstance(prefixes, PATHS):
             prefixes = [prefixes]
+        for prefix in prefixes:
+            if not isinstance(prefix, PATHS):
+                raise TypeError(f"prefixes must have only paths, got {kind(prefix)}.")
         names = FilePaths([os.fspath(prefix) for prefix in prefixes])
         if not len(names):
             raise ValueError("prefixes must have at least one prefix, got none.")
         opener = Opener(names, unit, access, storage_options, remote_options)
-        indices = in_threads(opener.index, range(len(names)), FAR_THREADS)
-        self._dtype = np.dtype(DTYPES[indices[0].dtype_code])
-        for name, index in zip(names, indices, strict=True):
-            if index.dtype_code != indices[0].dtype_code:
-                raise ValueError(
-                    "prefixes must have the same dtype, got"
-                    f" {self._dtype} for {names[0]} and"
-                    f" {np.dtype(DTYPES[index.dtype_code])} for {name}."
-                )
-        self._modes = b"".join(index.modes for index in indices)
-        super().__init__(names, [(0, len(index)) for index in indices], opener, {})
+        opened = in_threads(opener.open, range(len(names)), FAR_THREADS)
+        indices = [index for index, _ in opened]
+        self._dtype = _common_dtype(names, indices)
+        _check_modes(names, indices)
+        ranges = [(0, len(index)) for index in indices]
+        files = {part: file for part, (_, file) in enumerate(opened)}
+        super().__init__(names, ranges, opener, files)
+        self._data_sets = opener
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the tokens."""
         return self._dtype
 
-    @property
     def modes(self) -> npt.NDArray[np.int8] | None:
-        """The mode of each sequence, int8 of shape ``(n,)``.
+        """Read the mode of each sequence from the ``.idx`` files.
 
-        None if the data sets are not multimodal.
+        Returns:
+            int8 of shape ``(n,)``, one for each sequence, also if a record is a
+            document.  None if the data sets are not multimodal.
         """
-        return np.frombuffer(self._modes, np.int8) if self._modes else None
+        parts = range(len(self._paths))
+        modes = b"".join(self._data_sets.open_index(part).modes for part in parts)
+        return np.frombuffer(modes, np.int8) if modes else None
 
     def _to_element(self, key: int, record: bytes) -> npt.NDArray[np.number[Any]]:
         return np.frombuffer(record, self._dtype)
@@ -131,10 +137,15 @@ class Opener:
     remote_options: RemoteOptions | None
 
     def __call__(self, part: int) -> _core.SpanFile:
-        file = self._find(part, ".bin", self.access)
-        return _core.open_megatron_file(file, self.access, self.index(part), self.unit)
+        return self.open(part)[1]
 
-    def index(self, part: int) -> _core.MegatronIndex:
+    def open(self, part: int) -> tuple[_core.MegatronIndex, _core.SpanFile]:
+        """Return the index and the reader of a data set."""
+        file = self._find(part, ".bin", self.access)
+        index = self.open_index(part)
+        return index, _core.open_megatron_file(file, self.access, index, self.unit)
+
+    def open_index(self, part: int) -> _core.MegatronIndex:
         """Return the index of a data set."""
         access = "mmap" if is_local(self.prefixes[part]) else self.access
         file = self._find(part, ".idx", access)
@@ -143,3 +154,30 @@ class Opener:
     def _find(self, part: int, suffix: str, access: str) -> Any:
         path = self.prefixes[part] + suffix
         return find_file(path, access, self.storage_options, self.remote_options)
+
+
+def _common_dtype(
+    names: Sequence[str], indices: Sequence[_core.MegatronIndex]
+) -> np.dtype[Any]:
+    """Return the dtype of all data sets; raise ValueError if they differ."""
+    dtypes = [np.dtype(DTYPES[index.dtype_code]) for index in indices]
+    for name, dtype in zip(names, dtypes, strict=True):
+        if dtype != dtypes[0]:
+            raise ValueError(
+                f"prefixes must have the same dtype, got {dtypes[0]} for {names[0]} and"
+                f" {dtype} for {name}."
+            )
+    return dtypes[0]
+
+
+def _check_modes(names: Sequence[str], indices: Sequence[_core.MegatronIndex]) -> None:
+    """Raise ValueError if only some data sets are multimodal."""
+    by_kind: dict[bool, str] = {}
+    for name, index in zip(names, indices, strict=True):
+        if len(index):  # A data set without sequences has no modes either.
+            by_kind.setdefault(bool(index.modes), name)
+    if len(by_kind) > 1:
+        raise ValueError(
+            f"prefixes must all be multimodal or none, got modes in {by_kind[True]} and"
+            f" none in {by_kind[False]}."
+        )

@@ -21,7 +21,7 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
 
     Args:
         path: The data file, or its URL.
-        kind: The format: ``"array_record"``, ``"tf_record"`` or ``"tar"``.
+        kind: The format, the name of a folder of caches, such as ``"tar"``.
         index_dir: If not None, the only folder to consider.
     """
     import hashlib  # Slow to import.

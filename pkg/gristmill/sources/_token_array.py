@@ -110,7 +110,7 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
             names,
             self._dtype,
             int(eos_id),
-            bos_id,
+            None if bos_id is None else int(bos_id),
             access,
             folder,
             storage_options,

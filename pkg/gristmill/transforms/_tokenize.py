@@ -18,6 +18,7 @@ __all__ = ["Tokenize"]
 
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
 PATHS = (str, os.PathLike)
+LIBRARIES = ("tokenizers", "transformers", "tiktoken", "sentencepiece", "gigatoken")
 # Encodes texts: returns the token ids of each, as an array or a list of ints.
 Encode: TypeAlias = Callable[[list[str]], Iterable[Any]]
 
@@ -42,10 +43,11 @@ class Tokenize(Keyed, BlockMap):
         library: ``"tokenizers"`` or ``"gigatoken"``; only for a path.  None stands for
             ``"tokenizers"``.
 
-    A result has shape ``(n,)``.  The tokenizer's own template of special tokens is not
-    applied; pass these ids as `prefix` and `suffix`.  A text that spells a special
-    token is encoded as the library does by default: ``tiktoken`` and ``sentencepiece``
-    encode it as text, ``tokenizers`` and ``gigatoken`` as the token.
+    A result has shape ``(n,)``.  The tokenizer's own truncation, padding and template
+    of special tokens are not applied; pass such ids as `prefix` and `suffix`.  A text
+    that spells a special token is encoded as the library does by default: ``tiktoken``
+    and ``sentencepiece`` encode it as text, ``tokenizers`` and ``gigatoken`` as the
+    token.
 
     An object of ``gigatoken`` cannot be pickled, so it works without workers only; with
     workers, pass the path of its file.
@@ -92,6 +94,9 @@ class Tokenize(Keyed, BlockMap):
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, got {block_size}.")
         self.block_size = block_size
+        if isinstance(tokenizer, PATHS):
+            # Absolute, because another process may have another working directory.
+            tokenizer = os.path.abspath(os.fspath(tokenizer))
         self._source = (tokenizer, library)
         self._open()
 
@@ -219,7 +224,12 @@ class Tokenize(Keyed, BlockMap):
 
 
 def _library_of(tokenizer: Any) -> str:
-    return type(tokenizer).__module__.partition(".")[0]
+    """Return the library of a tokenizer or of its base class, or an empty string."""
+    for base in type(tokenizer).__mro__:
+        library = base.__module__.partition(".")[0]
+        if library in LIBRARIES:
+            return library
+    return ""
 
 
 def _read_file(path: str, library: str) -> Any:
@@ -245,8 +255,9 @@ def _encoder_of(tokenizer: Any) -> tuple[Encode, Callable[[], int] | None]:
     if library == "transformers":
         if not tokenizer.is_fast:
             return _transformers_encoder(tokenizer), lambda: _largest(tokenizer)
-        tokenizer = tokenizer.backend_tokenizer
-        library = "tokenizers"
+        # Its calls set the truncation and the padding of the backend.
+        backend = tokenizer.backend_tokenizer
+        return _tokenizers_encoder(backend, changes=True), lambda: _largest(tokenizer)
     if library == "tokenizers" and hasattr(tokenizer, "encode_batch_fast"):
         return _tokenizers_encoder(tokenizer), lambda: _largest(tokenizer)
     if library == "tiktoken":
@@ -270,7 +281,20 @@ def _largest(tokenizer: Any) -> int:
     return max(tokenizer.get_vocab().values(), default=0)
 
 
-def _tokenizers_encoder(tokenizer: Any) -> Encode:
+def _tokenizers_encoder(tokenizer: Any, changes: bool = False) -> Encode:
+    """Return a function that encodes texts without truncation and padding.
+
+    With them, the result for a text would depend on the other texts.
+
+    Args:
+        tokenizer: A `tokenizers.Tokenizer`; it is not changed.
+        changes: Whether other code may set its truncation and padding later.
+    """
+    if changes or tokenizer.truncation is not None or tokenizer.padding is not None:
+        tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+
     def encode(texts: list[str]) -> list[list[int]]:
         encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
@@ -280,17 +304,22 @@ def _tokenizers_encoder(tokenizer: Any) -> Encode:
 
 def _transformers_encoder(tokenizer: Any) -> Encode:
     def encode(texts: list[str]) -> list[list[int]]:
-        found: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        encoded = tokenizer(
+            texts, add_special_tokens=False, padding=False, truncation=False
+        )
+        found: list[list[int]] = encoded["input_ids"]
         return found
 
     return encode
 
 
 def _tiktoken_encoder(tokenizer: Any) -> Encode:
-    def encode(texts: list[str]) -> list[Ids]:
-        # As encode_ordinary does, without an int object for each token.
-        return [
-            tokenizer.encode_to_numpy(text, disallowed_special=()) for text in texts
-        ]
+    def encode(text: str) -> Ids:
+        try:
+            # Without an int object for each token.
+            found: Ids = tokenizer.encode_to_numpy(text, disallowed_special=())
+        except UnicodeEncodeError:  # `encode_ordinary` replaces lone surrogates.
+            return np.array(tokenizer.encode_ordinary(text), np.uint32)
+        return found
 
-    return encode
+    return lambda texts: map(encode, texts)

@@ -101,13 +101,27 @@ def test_several_data_sets_follow_each_other(prefix, tmp_path):
 def test_modes_match_megatron(tmp_path):
     prefix = write(tmp_path / "train", [[[1], [2, 3]]], modes=[0, 1])
     source = sources.MegatronDataSource(prefix)
-    assert source.modes.tolist() == [0, 1]
+    assert source.modes().tolist() == [0, 1]
     theirs = megatron.IndexedDataset(prefix, multimodal=True)
     assert [theirs[i][1] for i in range(2)] == [0, 1]
 
 
+def test_modes_of_documents_are_those_of_sequences(tmp_path):
+    prefix = write(tmp_path / "train", [[[1], [2, 3]]], modes=[0, 1])
+    source = pickle.loads(
+        pickle.dumps(sources.MegatronDataSource(prefix, unit="document"))
+    )
+    assert (len(source), source.modes().tolist()) == (1, [0, 1])
+
+
+def test_only_some_modes_are_an_error(prefix, tmp_path):
+    other = write(tmp_path / "other", [[[7]]], modes=[1])
+    with pytest.raises(ValueError, match=r"modes in .*other and none in .*train"):
+        sources.MegatronDataSource([prefix, other])
+
+
 def test_no_modes_is_none(prefix):
-    assert sources.MegatronDataSource(prefix).modes is None
+    assert sources.MegatronDataSource(prefix).modes() is None
 
 
 def test_remote_data_set_equals_the_local_one(prefix):
@@ -195,5 +209,12 @@ def test_bad_arguments_are_refused(prefix, tmp_path):
         sources.MegatronDataSource(prefix, unit="token")
     with pytest.raises(ValueError, match="prefixes must have at least one"):
         sources.MegatronDataSource([])
+    with pytest.raises(ValueError, match="access must be 'pread' or 'mmap', got 'map'"):
+        sources.MegatronDataSource(prefix, access="map")
+    with pytest.raises(TypeError, match="prefixes must have only paths, got int"):
+        sources.MegatronDataSource([5])
     with pytest.raises(FileNotFoundError, match=r"none\.idx"):
         sources.MegatronDataSource(tmp_path / "none")
+    os.remove(f"{prefix}.bin")
+    with pytest.raises(FileNotFoundError, match=r"train\.bin"):
+        sources.MegatronDataSource(prefix)

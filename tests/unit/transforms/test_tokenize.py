@@ -125,6 +125,63 @@ def test_template_of_tokenizer_is_not_applied(bpe):
     assert_equal(Tokenize(slow_api).block_map(["has"]), [expected])
 
 
+def test_truncation_and_padding_are_not_applied(bpe, tmp_path):
+    texts = ["has", "has words, or says so", ""]
+    expected = [bpe.encode(text).ids for text in texts]
+    limited = tokenizers.Tokenizer.from_str(bpe.to_str())
+    limited.enable_truncation(2)
+    limited.enable_padding(length=9)
+    assert_equal(Tokenize(limited).block_map(texts), expected)
+    assert len(limited.encode("has words").ids) == 9
+    limited.save(str(tmp_path / "limited.json"))
+    assert_equal(Tokenize(tmp_path / "limited.json").block_map(texts), expected)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>")
+    step = Tokenize(fast)
+    fast(texts, padding=True, truncation=True, max_length=4)
+    assert_equal(step.block_map(texts), expected)
+
+
+class FastTokenizer(transformers.PreTrainedTokenizerFast):
+    """A tokenizer of a class outside of transformers."""
+
+
+class SlowTokenizer(transformers.PreTrainedTokenizer):
+    """A tokenizer of code points, without a backend in Rust."""
+
+    vocab_size = 0x110000
+
+    def get_vocab(self):
+        return {chr(number): number for number in range(400)}
+
+    def _tokenize(self, text, **options):
+        return list(text)
+
+    def _convert_token_to_id(self, token):
+        return ord(token)
+
+
+def test_subclasses_of_transformers_are_recognized(bpe):
+    texts = ["has words", ""]
+    expected = [bpe.encode(text).ids for text in texts]
+    fast = FastTokenizer(tokenizer_object=bpe)
+    assert_equal(Tokenize(fast).block_map(texts), expected)
+    slow = Tokenize(SlowTokenizer())
+    assert_equal(slow.block_map(["ab", "c"]), [[97, 98], [99]])
+
+
+def test_lone_surrogates_match_tiktoken(ranks):
+    text = json.loads('"a\\ud800 then"')
+    expected = [ranks.encode_ordinary(text), ranks.encode_ordinary("then")]
+    assert_equal(Tokenize(ranks).block_map([text, "then"]), expected)
+
+
+def test_relative_path_is_the_same_file_in_another_folder(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    pickled = pickle.dumps(Tokenize(path.name))
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(pickled).block_map([""])[0].size == 0
+
+
 def test_prefix_and_suffix_surround_each_text():
     step = Tokenize(lambda text: list(text.encode()), prefix=[7, 8], suffix=[9])
     found = step.block_map(["ab", ""])
