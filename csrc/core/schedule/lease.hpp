@@ -157,7 +157,8 @@ class LeaseTable {
   // Makes a unit free again, from another position if `position_before` is not
   // null.  Returns false, and changes nothing, if there is no memory for that
   // position.  If the holder exited, the caller has already incremented
-  // lease.attempts.  A refused unit does not count as an attempt.
+  // lease.attempts.  A refused unit does not count as an attempt.  The caller
+  // must wake the workers.
   // REQUIRES: the unit is refused; or its holder has exited; or it is free and
   // its owner has exited.
   [[nodiscard]] bool make_claimable_again(Lease& lease,
