@@ -211,7 +211,7 @@ Watch::Thread::Due Watch::Thread::next_due() {
       const std::uint64_t begin_count = entry->begin_count;
       return {std::move(entry), begin_count, elapsed};
     }
-    entry->due = now + elapsed;
+    entry->due = now + elapsed;  // Check again after twice the time.
   }
 }
 

@@ -105,6 +105,8 @@ void RowPlacer::place(std::size_t row,
     set_room(row, f, features_[f].length - end);
   }
   rows_in_use_ = std::max(rows_in_use_, row + 1);
+  // Close a row that has all its sequences, so that find() skips it.  A row
+  // without used cells stays open, see fits().
   if (++sequences_[row] < max_sequences_ || used_[row] == 0) return;
   for (std::size_t f = 0; f < lengths.size(); ++f) set_room(row, f, -1);
 }
