@@ -22,6 +22,7 @@ constexpr std::size_t kPostscriptBytes = 1024;
 // Bytes of a footer to read at once.
 constexpr std::size_t kReadBytes = 4 * kBlockBytes;
 
+// Enough for a chunk header and the block headers before or inside it.
 constexpr std::uint64_t kMaxChunkHeadersBytes =
     kChunkHeaderBytes + 2 * kBlockHeaderBytes;
 

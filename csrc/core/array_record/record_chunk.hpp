@@ -41,7 +41,8 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
     0x0a7364726f636572};
 
 // Returns the file offset that is `count` bytes of chunk after `begin`.  The
-// offset includes block headers; `count` does not.
+// offset includes block headers; `count` does not.  The quotient is the number
+// of block headers in between; one follows at once if `begin` starts a block.
 // REQUIRES: both are below 2^60.
 [[nodiscard]] constexpr std::uint64_t skip_bytes(std::uint64_t begin,
                                                  std::uint64_t count) {

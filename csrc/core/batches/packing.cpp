@@ -64,7 +64,8 @@ std::ptrdiff_t RowPlacer::find(
   assert(lengths.size() == features_.size());
   const auto cells =
       std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  // No fitting row can be fuller: the element would fill it completely.
+  // No fitting row can be fuller: the element would fill it completely.  With
+  // kFirst, the first fitting row is enough.
   const auto max_used = fit_ == Fit::kFirst ? 0 : capacity_ - cells;
   std::ptrdiff_t best = -1;
   std::int64_t best_used = -1;
