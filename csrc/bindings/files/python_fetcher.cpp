@@ -27,7 +27,7 @@ std::span<const std::byte> span_of(PyObject* bytes) {
 
 }  // namespace
 
-// A single call of fetch().
+// A single call of fetch().  Only the thread that called fetch() uses it.
 class PythonFetch {
  public:
   PythonFetch(std::span<const File::Range> ranges,

@@ -18,7 +18,8 @@
 namespace gristmill::bind {
 namespace {
 
-// A Scheduler and its workers, owned by a Python object.
+// A Scheduler and its workers, owned by a Python object.  The destructor may
+// wait with the GIL, because the supervisor's thread never needs the GIL.
 class OwnedScheduler {
  public:
   explicit OwnedScheduler(std::unique_ptr<Scheduler> scheduler)

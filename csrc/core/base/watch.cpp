@@ -69,8 +69,8 @@ struct Watch::Entry {
   Clock::time_point begin_time = {};
   Clock::time_point due = {};  // When the condition is checked next.
 
-  // The watched thread and its CPU times at begin(); only for kWaiting.  begin()
-  // writes them without the mutex, before the entry is watched.
+  // The watched thread and its CPU times at begin(); only for kWaiting.
+  // begin() writes them without the mutex, before the entry is watched.
   pid_t thread = 0;
   clockid_t clock = 0;
   Duration thread_time{};
