@@ -18,6 +18,8 @@ std::atomic<bool> is_shutting_down{false};
 
 }  // namespace
 
+// Counts the thread before it reads the flag, so that the exit handler, which
+// sets the flag first, waits for every thread that does not see it.
 bool begin_entering() {
   entering_threads.fetch_add(1);
   if (!is_shutting_down.load()) return true;

@@ -72,7 +72,7 @@ py::tuple chunk(const FileHandle& handle, std::uint64_t chunk) {
 }  // namespace
 
 void record_file(py::module_& m) {
-  leave_python_at_exit();
+  leave_python_at_exit();  // For all bindings.
   py::class_<ChunkCache, std::shared_ptr<ChunkCache>>(
       m, "ChunkCache", "Decoded chunks that files share.")
       .def(py::init<std::size_t>(), "max_bytes"_a)

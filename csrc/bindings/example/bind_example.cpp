@@ -278,7 +278,7 @@ class Parser {
   }
 
   // Returns the fallback for a feature that a record does not have, or raises
-  // CorruptRecord if there is no fallback.
+  // CorruptRecord if there is none: check() then fails for any ListKind.
   py::object missing(const Output& output, const FeatureList& list) const {
     if (!output.fixed) {
       return new_array(output.dtype, output.rows(0));

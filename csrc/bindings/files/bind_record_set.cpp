@@ -64,6 +64,7 @@ class SetHandle final : public ReaderHandle {
     }
   }
 
+  // Takes a list of parts, and returns a list of their readers.
   const py::function open_;
 };
 

@@ -27,7 +27,7 @@ std::span<const std::byte> span_of(PyObject* bytes) {
 
 }  // namespace
 
-// A single call of fetch().
+// A single call of fetch().  Only the thread that called fetch() uses it.
 class PythonFetch {
  public:
   PythonFetch(std::span<const File::Range> ranges,
@@ -258,6 +258,7 @@ class PythonFetch {
   std::size_t num_outstanding_ = 0;  // Requests that have not arrived.
   PyObject* pending_ = nullptr;      // The result of fetch(), owned.
   PyObject* taken_list_ = nullptr;   // The last list from take(), owned.
+  // Parsed from taken_list_, which owns their bytes.
   std::vector<Arrival> arrivals_;
   Status status_;       // The error that ended the reads.
   Status cache_error_;  // The error of the cache that is not yet reported.

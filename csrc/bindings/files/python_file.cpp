@@ -137,6 +137,8 @@ File::Ptr open_file(const py::object& file, const std::string& access) {
   return PythonFile::open(file);
 }
 
+// A forked child gets a pool of its own, because it does not have the threads
+// of the parent's pool.
 Pool& remote_pool() {
   static Pool* pool = nullptr;
   static pid_t owner = 0;

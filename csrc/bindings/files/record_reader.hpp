@@ -1,5 +1,7 @@
 // A ReaderHandle gives Python a RecordReader that can be closed.  The bindings
 // of each kind of reader derive from it.
+//
+// Thread safety: all functions require the GIL.
 #pragma once
 
 #include <cstddef>

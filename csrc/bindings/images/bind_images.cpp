@@ -20,8 +20,8 @@ using Plans = py::array_t<std::int32_t, py::array::c_style>;
 constexpr py::ssize_t kPlanNumbers = 10;
 constexpr std::size_t kMaxRenderThreads = 1024;
 
-// The buffer of a Python object.  Its bytes are valid and do not move while
-// this exists.
+// The buffer of a Python object, which must be C-contiguous.  Its bytes are
+// valid and do not move while this exists.
 class View {
  public:
   explicit View(py::handle object) {

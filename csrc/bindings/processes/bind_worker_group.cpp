@@ -20,6 +20,8 @@ namespace {
 // The kind of the event, worker, generation, wait status, reason.
 using Event = std::tuple<const char*, int, uint32_t, int, std::string>;
 
+// The supervisor's thread calls the functions of WorkerEvents; Python threads
+// call the others.
 class WorkerLog final : public WorkerEvents {
  public:
   WorkerLog(int arena_fd, int blob_fd, const py::bytes& setup, Modules modules)

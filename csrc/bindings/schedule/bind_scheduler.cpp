@@ -18,7 +18,8 @@
 namespace gristmill::bind {
 namespace {
 
-// A Scheduler and its workers, owned by a Python object.
+// A Scheduler and its workers, owned by a Python object.  The destructor may
+// wait with the GIL, because the supervisor's thread never needs the GIL.
 class OwnedScheduler {
  public:
   explicit OwnedScheduler(std::unique_ptr<Scheduler> scheduler)
@@ -106,6 +107,7 @@ auto of(Part NextResult::* part, Field Part::* field) {
 }
 
 const char* kind_of(const NextResult& next) {
+  // In the order of NextKind.
   constexpr std::array kNames = {"output",  "end",    "interrupted",
                                  "timeout", "exited", "full",
                                  "closed",  "forked", "slow"};
@@ -185,6 +187,7 @@ void scheduler(py::module_& m) {
   py::class_<OwnedScheduler> c(
       m, "Scheduler", "Publishes units of work and delivers outputs in order.");
   reports(c);
+  // The arguments are the fields of SchedulerConfig, and of its `start`.
   c.def(
        py::init([](std::uint32_t workers, std::uint32_t buffer, UnitKind kind,
                    std::int64_t unit_records, std::uint32_t max_restarts,

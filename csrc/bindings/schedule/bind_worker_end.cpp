@@ -104,6 +104,7 @@ void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
 // Makes the allocator keep freed memory, up to 256 MiB at the top of the heap.
 // By default it keeps less than the records of a batch need.  It would return
 // the memory to the system at each batch and fault it in again for the next.
+// Blocks of 32 MiB or more are still mapped, and returned when they are freed.
 void keep_freed_memory() {
 #ifdef M_TRIM_THRESHOLD
   mallopt(M_TRIM_THRESHOLD, 256 << 20);

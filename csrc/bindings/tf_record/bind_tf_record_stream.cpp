@@ -78,6 +78,8 @@ class Stream {
     const py::memoryview view_;
   };
 
+  // Reads bytes from the source to the parser.  Returns their number, which is
+  // 0 at the end of the stream.
   std::size_t receive() {
     const auto free_space = checked_named(parser_.free_space());
     const LentMemory lent(free_space);

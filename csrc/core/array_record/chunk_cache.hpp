@@ -4,7 +4,8 @@
 // If several threads need the same chunk at once, one thread decodes it and the
 // others wait.
 //
-// Thread safety: any thread may call any function.
+// Thread safety: any thread may call any function.  Lock order: the mutex of an
+// Entry, which its thread holds while it decodes, then mutex_.
 //
 // Fork: a forked child may inherit mutexes that stay locked forever.  In a
 // child of a process that used the cache, get() therefore decodes without it.

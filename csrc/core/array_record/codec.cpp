@@ -190,6 +190,7 @@ const char* name_of(Codec codec) noexcept {
 
 // A 4-byte block of zstd decompresses to at most 128 KiB, a brotli block of
 // about the same size to 16 MiB, and a 3-byte element of snappy to 64 bytes.
+// The limits below are not lower than that.
 bool is_plausible_size(Codec codec, std::uint64_t from,
                        std::uint64_t to) noexcept {
   switch (codec) {

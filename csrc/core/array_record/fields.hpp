@@ -1,5 +1,6 @@
 // The fields of a protocol buffer, by field number.  Holds only the fields that
-// the footer of a file needs.
+// the footer of a file needs: numbers 0 to 4, of wire types 0 (varint) and 2
+// (length-delimited).  A field that is missing is 0 or empty.
 //
 // Thread safety: none; plain values.
 #pragma once

@@ -13,6 +13,7 @@ namespace gristmill {
 namespace {
 
 constexpr std::uint64_t kMinFileBytes = 2 * kBlockBytes;
+// The magic number in the postscript of every ArrayRecord file.
 constexpr std::uint64_t kMagic = 0x71930e704fdae05e;
 
 // Bytes to read for the postscript, which takes about 150.
@@ -21,6 +22,7 @@ constexpr std::size_t kPostscriptBytes = 1024;
 // Bytes of a footer to read at once.
 constexpr std::size_t kReadBytes = 4 * kBlockBytes;
 
+// Enough for a chunk header and the block headers before or inside it.
 constexpr std::uint64_t kMaxChunkHeadersBytes =
     kChunkHeaderBytes + 2 * kBlockHeaderBytes;
 
@@ -52,6 +54,7 @@ Result<std::uint64_t> parse_postscript(std::span<const std::byte> record,
                                        std::uint64_t limit) {
   Fields fields;
   if (!fields.read(record)) return damaged("it is not readable");
+  // Field 1 is the offset of the footer, field 2 the magic number.
   const std::uint64_t footer = fields.numbers[1];
   const std::uint64_t magic = fields.numbers[2];
   if (magic != kMagic) {
@@ -130,6 +133,7 @@ Result<Footer::Counts> Footer::parse_counts(
   if (!outer.read(record) || !fields.read(outer.bytes[1])) {
     return damaged("its record 0: it is not readable");
   }
+  // Field 1 of the record is a message with these fields.
   const std::uint64_t version = fields.numbers[1];
   const std::uint64_t chunks = fields.numbers[2];
   const std::uint64_t records = fields.numbers[3];

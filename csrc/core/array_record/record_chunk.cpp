@@ -221,6 +221,8 @@ Status ChunkView::read_header(std::uint64_t limit) {
       return damaged("the hash of its header is ", found_hash(hash, stored));
     }
   }
+  // Offset 0: hash of the header, 8: size of the data, 16: hash of the data,
+  // 24: type (1 byte) and number of records (7 bytes), 32: decoded size.
   const auto word = load_le<std::uint64_t>(bytes.data() + 24);
   header_ = {load_le<std::uint64_t>(bytes.data() + 8),
              load_le<std::uint64_t>(bytes.data() + 16),

@@ -41,7 +41,8 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
     0x0a7364726f636572};
 
 // Returns the file offset that is `count` bytes of chunk after `begin`.  The
-// offset includes block headers; `count` does not.
+// offset includes block headers; `count` does not.  The quotient is the number
+// of block headers in between; one follows at once if `begin` starts a block.
 // REQUIRES: both are below 2^60.
 [[nodiscard]] constexpr std::uint64_t skip_bytes(std::uint64_t begin,
                                                  std::uint64_t count) {
@@ -95,7 +96,7 @@ class ChunkView {
  public:
   // Reads the header of the chunk at the beginning of `raw`.  The chunk must
   // end at or before `limit`.  `raw` must outlive the view.  It may hold only a
-  // part of the chunk: see is_complete().
+  // part of the chunk: see is_complete().  REQUIRES: raw.begin <= limit.
   Status open(const RawBytes& raw, std::uint64_t limit, Verify verify);
 
   [[nodiscard]] const ChunkHeader& header() const { return header_; }
@@ -127,7 +128,8 @@ class ChunkView {
   [[nodiscard]] BlockWalk walk_data() const;
   Result<std::span<const std::byte>> find_data(ByteBuffer& spare) const;
   // Copies the single record of an uncompressed chunk directly to `to`.  Hashes
-  // only the bytes before it; `unchecked` is for the rest.
+  // only the bytes before it; `unchecked` is for the rest.  REQUIRES: the data
+  // size is not 0.
   Status copy_plain_record(std::span<std::byte> to,
                            std::optional<UncheckedRecord>& unchecked) const;
   // Like read_single_record() and decode(), but errors do not name the chunk.

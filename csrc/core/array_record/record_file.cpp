@@ -119,7 +119,9 @@ Status RecordFile::read(std::span<const Request> requests, Sink& sink) const {
 }
 
 // Estimates the extent of the chunk of a record.  A padded chunk ends long
-// after its data.
+// after its data.  The estimate assumes that compression enlarges the records
+// by at most 1/64, and that a size takes 4 bytes.  If it is too small,
+// open_chunk() reads the rest.
 FileReader::Extent RecordFile::extent(std::int64_t record) const {
   const auto listed = index_.chunks.at(chunk_of(record));
   const std::uint64_t sizes = 64 + 4 * index_.group_size;

@@ -33,8 +33,8 @@ struct Entry {
   std::uint64_t records = 0;
 };
 
-// Reads three fields in this order, each after its tag.  Returns false if the
-// record has any other form.
+// Reads three fields in this order, each after its tag (that of a varint with
+// field number 1, 2 or 3).  Returns false if the record has any other form.
 bool read_entry_in_order(std::span<const std::byte> record, Entry& entry) {
   ByteCursor cursor(record);
   std::uint8_t tag = 0;

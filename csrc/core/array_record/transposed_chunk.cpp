@@ -68,13 +68,18 @@ class Machine {
   std::vector<OpenSubmessage> open_submessages_;
 };
 
+// The upper 6 bits of a transition byte are added to the index of the next
+// state.  The lower 2 bits count further transitions that need no byte.
 Status Machine::run(std::uint32_t first, ByteCursor transitions) {
   if (states_.empty()) return finish();
   // A program without loops passes at most this many states between two bytes
-  // of transitions.
+  // of transitions: implicit_steps is at most 4, and passing implicit states,
+  // at most all of them, does not use up a step.
   const std::uint64_t max_free_steps = 4 * (states_.size() + 1);
   std::uint64_t free_steps = 0;
   const State* state = &states_[first];
+  // Transitions to come that need no byte.  One to an implicit state leaves the
+  // count unchanged, because that state adds the transition out of it.
   std::uint32_t implicit_steps = state->implicit ? 1 : 0;
   for (;;) {
     TRY(execute(*state));

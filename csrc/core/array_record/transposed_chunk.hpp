@@ -34,7 +34,7 @@ enum class TransposedOp : std::uint8_t {
   kSubmessageEnd,    // Save the end of a submessage.
   kSubmessageStart,  // Write the length and the tag of a submessage.
   kTag,              // A tag, and its value if that is a constant byte.
-  // The operations below use a buffer.
+  // The operations below use a buffer.  read_program() relies on this order.
   kRawRecord,     // A record that is not a message: bytes of the buffer.
   kTagAndVarint,  // A tag and a varint of `length` bytes.
   kTagAndFixed,   // A tag and `length` bytes.
@@ -43,11 +43,12 @@ enum class TransposedOp : std::uint8_t {
 
 struct TransposedState {
   TransposedOp op = TransposedOp::kNothing;
-  bool implicit = false;      // The next state needs no transition byte.
+  bool implicit = false;      // Leaving this state needs no transition byte.
   std::uint8_t length = 0;    // Bytes to take from the buffer.
   std::uint8_t tag_size = 0;  // Bytes of `tag` in use.
   std::array<std::byte, 6> tag{};
-  std::uint32_t buffer = 0;
+  std::uint32_t buffer = 0;  // Index in TransposedProgram::buffers.
+  // Index of the next state.  A transition byte adds up to 63 to it.
   std::uint32_t next = 0;
 };
 
@@ -56,7 +57,7 @@ struct TransposedProgram {
   std::vector<ByteCursor> buffers;
   std::vector<TransposedState> states;
   std::uint32_t first = 0;   // The initial state, if there are any states.
-  UnpackedPart transitions;  // The next states of states that are not implicit.
+  UnpackedPart transitions;  // The transition bytes; see Machine::run().
 };
 
 // Reads the program from the data of a chunk.  Checks that all indices are in

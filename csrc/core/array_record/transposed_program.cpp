@@ -27,7 +27,8 @@ constexpr std::uint8_t kLastInlineValue = kFirstInlineValue + 127;
 
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
 
-// A message needs at most a few transitions per byte.
+// Limits the decompressed transitions, which is a safety limit: a message needs
+// at most a few transitions per byte.
 constexpr std::uint64_t kMaxTransitionsPerByte = 32;
 constexpr std::uint64_t kSpareTransitions = 4096;
 
@@ -88,7 +89,7 @@ Status ProgramReader::run(std::span<const std::byte> bytes) {
 
 // A bucket is a concatenation of buffers.  Each bucket is compressed
 // separately.  Together the buckets hold the bytes of the records, except for
-// the bytes that the machine generates.
+// the bytes that the state machine of transposed_chunk.cpp generates.
 Status ProgramReader::read_buffers(ByteCursor& header, ByteCursor& data) {
   std::uint32_t num_buckets = 0;
   std::uint32_t num_buffers = 0;
@@ -181,7 +182,7 @@ Status ProgramReader::read_states(ByteCursor& header) {
   for (std::size_t i = 0; i < tags_.size(); ++i) {
     TransposedState& state = to_.states[i];
     TRY(set_op(state, tags_[i], subtypes));
-    if (state.op < Op::kRawRecord) continue;
+    if (state.op < Op::kRawRecord) continue;  // Uses no buffer; see the enum.
     if (!header.varint32(state.buffer) || state.buffer >= to_.buffers.size()) {
       return malformed("a state has no buffer");
     }

@@ -70,7 +70,7 @@ Result<BagLimits> BagLimits::read(const File& records,
                        ", expected one from ", end, " to ", section.max_limit,
                        kHint);
       }
-      limits.places_.add(end, 0);
+      limits.places_.add(end, 0);  // Sizes follow from the limits.
       end = limit;
     }
   }

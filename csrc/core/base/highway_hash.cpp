@@ -157,6 +157,7 @@ GRISTMILL_AVX2 void update_both_avx2(State& left, const std::byte* to_left,
 GRISTMILL_AVX2 void finish_avx2(State& state) noexcept {
   Wide wide = load(state);
   for (int round = 0; round < kFinalRounds; ++round) {
+    // As in finish_portable(): lanes 2, 3, 0, 1, each with its halves swapped.
     const __m256i crossed = _mm256_permute4x64_epi64(wide.v0, 0x4e);
     update(wide, _mm256_shuffle_epi32(crossed, 0xb1));
   }

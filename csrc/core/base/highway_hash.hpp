@@ -27,7 +27,7 @@ class HighwayHash {
 
   // Appends bytes to two hashes.  If both get the same number of bytes, this
   // takes about half the time of two calls, because the multiplications of the
-  // two overlap.
+  // two overlap.  REQUIRES: two different objects with the same Speed.
   static void append_both(HighwayHash& left, std::span<const std::byte> to_left,
                           HighwayHash& right,
                           std::span<const std::byte> to_right) noexcept;
@@ -59,8 +59,8 @@ class HighwayHash {
   };
   static Code pick_code(Speed speed) noexcept;
 
-  // Completes the partial packet if `bytes` suffice.  Returns the remaining
-  // bytes.
+  // Adds `bytes` to the partial packet, if there is one, and hashes the packet
+  // if it is then complete.  Returns the bytes that were not added.
   std::span<const std::byte> complete(
       std::span<const std::byte> bytes) noexcept;
 

@@ -51,6 +51,7 @@ class OwnMemory {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
+  // Memory of at least this size is mapped, and stays mapped if it shrinks.
   static constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 
   void swap(OwnMemory& other) noexcept {

@@ -65,7 +65,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Runs `task` in a thread of the pool and then calls group.done().
+  // Calls group.expect(1), runs `task` in a thread of the pool, and then calls
+  // group.done().  If the caller runs the task, the group does not count it.
   // REQUIRES: the group outlives the task.
   void run(TaskGroup& group, std::function<void()> task);
 

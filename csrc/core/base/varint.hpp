@@ -82,6 +82,7 @@ class ByteCursor {
       // The high bit of each byte that ends a varint.
       const std::uint64_t ends = ~word & 0x8080808080808080;
       if (ends != 0) {
+        // The mask has the bytes up to the first end.
         value = join_sevens(word & (ends ^ (ends - 1)));
         const auto bytes =
             static_cast<std::size_t>(std::countr_zero(ends) + 1) / 8;

@@ -70,6 +70,7 @@ struct Watch::Entry {
   Clock::time_point due = {};  // When the condition is checked next.
 
   // The watched thread and its CPU times at begin(); only for kWaiting.
+  // begin() writes them without the mutex, before the entry is watched.
   pid_t thread = 0;
   clockid_t clock = 0;
   Duration thread_time{};
@@ -211,7 +212,7 @@ Watch::Thread::Due Watch::Thread::next_due() {
       const std::uint64_t begin_count = entry->begin_count;
       return {std::move(entry), begin_count, elapsed};
     }
-    entry->due = now + elapsed;
+    entry->due = now + elapsed;  // Check again after twice the time.
   }
 }
 

@@ -46,6 +46,7 @@ RowFiller::Taken RowFiller::plan(std::span<const CellRange> element,
     takes_any |= count > 0;
   }
   if (!is_cut) return Taken::kAll;
+  // An element of which only `whole` features have room stays out of the row.
   return takes_any ? Taken::kPart : Taken::kNothing;
 }
 

@@ -64,7 +64,8 @@ std::ptrdiff_t RowPlacer::find(
   assert(lengths.size() == features_.size());
   const auto cells =
       std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  // No fitting row can be fuller: the element would fill it completely.
+  // No fitting row can be fuller: the element would fill it completely.  With
+  // kFirst, the first fitting row is enough.
   const auto max_used = fit_ == Fit::kFirst ? 0 : capacity_ - cells;
   std::ptrdiff_t best = -1;
   std::int64_t best_used = -1;
@@ -105,6 +106,8 @@ void RowPlacer::place(std::size_t row,
     set_room(row, f, features_[f].length - end);
   }
   rows_in_use_ = std::max(rows_in_use_, row + 1);
+  // Close a row that has all its sequences, so that find() skips it.  A row
+  // without used cells stays open, see fits().
   if (++sequences_[row] < max_sequences_ || used_[row] == 0) return;
   for (std::size_t f = 0; f < lengths.size(); ++f) set_room(row, f, -1);
 }

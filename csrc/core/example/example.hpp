@@ -37,7 +37,8 @@ class ExampleParser {
   // The features found in a record, valid until the next search.  REQUIRES: the
   // record is valid for as long.
   struct ParsedFeatures {
-    std::vector<FeatureList> features;  // One for each of the parser's names.
+    // One for each of the parser's names, set by find() but not by find_all().
+    std::vector<FeatureList> features;
     std::list<std::vector<std::byte>> joined;  // Messages joined from pieces.
   };
 

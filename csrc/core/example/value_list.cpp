@@ -145,7 +145,7 @@ class IntWriter : public Writer<T> {
       static_cast<void>(cursor.take(kWordBytes, used));
       return fits ? Outcome::kOk : Outcome::kOutOfRange;
     }
-    unsigned begin = 0;
+    unsigned begin = 0;  // The first bit of the next varint.
     do {
       const auto end = static_cast<unsigned>(std::countr_zero(stops)) + 1;
       const std::uint64_t bytes = word << (64 - end) >> (64 - end + begin);

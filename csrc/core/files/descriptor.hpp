@@ -2,13 +2,16 @@
 // descriptor may be closed between reads.
 //
 // A process may have about a thousand open files, but data sets have more
-// shards than that.  Only a few hundred Descriptors of a process therefore hold
-// a file descriptor at a time.  The others reopen their file for the next read,
-// and the path must still lead to the same file.
+// shards than that.  The Descriptors of a process therefore hold at most half
+// of RLIMIT_NOFILE file descriptors at a time (16 to 4096), or more while more
+// are in use.  The others reopen their file for the next read, and the path
+// must still lead to the same file.
 //
 // Thread safety: const methods may overlap.
 //
-// Fork: a child may continue to use it.
+// Fork: a child may continue to use it, because the forking thread holds
+// open_descriptors_mutex_.  Users in other threads of the parent stay counted
+// in the child, which then keeps those file descriptors open.
 #pragma once
 
 #include <sys/stat.h>
@@ -80,7 +83,7 @@ class Descriptor {
     state_.fetch_sub(kOneUser, std::memory_order_release);
   }
   [[nodiscard]] bool is_same(const struct stat& current) const;
-  bool close_if_unused() const;
+  bool close_if_unused() const;  // Called with open_descriptors_mutex_ held.
 
   const std::string path_;
   const dev_t device_;
@@ -92,6 +95,7 @@ class Descriptor {
   mutable std::atomic<bool> was_used_{true};
 
   static Mutex open_descriptors_mutex_;
+  // Whether it is in the list of OpenDescriptors, and if so, where.
   mutable bool is_listed_ GUARDED_BY(open_descriptors_mutex_) = false;
   mutable std::list<const Descriptor*>::iterator list_position_
       GUARDED_BY(open_descriptors_mutex_);

@@ -15,6 +15,7 @@ namespace gristmill {
 
 class FileLock {
  public:
+  // Waits at most `max_wait` for the lock of the file at `path`.
   FileLock(const std::string& path, std::chrono::milliseconds max_wait);
   ~FileLock();
   FileLock(const FileLock&) = delete;

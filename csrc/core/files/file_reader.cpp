@@ -149,6 +149,7 @@ Status FileReader::read_run(std::span<const Request> requests,
                             const Deliver& deliver) const {
   const std::int64_t first = requests.front().record;
   auto bytes = fetch(extent, run_buffer());
+  // An exception of a Python file is returned at once.
   if (!bytes.ok() &&
       (requests.size() == 1 || bytes.status().code() == Code::kRaised)) {
     return add_record_context(bytes.status(), first);

@@ -56,7 +56,7 @@ class HeadReader {
 
   const File& file_;
   const std::uint64_t min_read_bytes_;
-  const ReadSizes read_sizes_;
+  const ReadSizes read_sizes_;  // Remote if hints().parallel > 1.
   ScanProgress& progress_;
   ByteBuffer window_;
   std::uint64_t window_begin_ = 0;

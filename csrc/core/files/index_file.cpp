@@ -49,6 +49,7 @@ std::optional<IndexFile> view_index(const Header& header,
                                     std::span<const std::byte> bytes,
                                     std::shared_ptr<const void> owner) {
   const std::uint64_t body_bytes = bytes.size() - sizeof header;
+  // Limit the numbers first, so that the sums below cannot overflow.
   if (header.num_chunks / kGroupChunks >= body_bytes / kGroupBytes ||
       header.options_bytes > body_bytes ||
       header.end > header.origin.stamp.size) {

@@ -49,7 +49,7 @@ struct IndexFile {
   // Identifies the data file that an index describes.
   struct Origin {
     FileStamp stamp;
-    std::uint64_t hash = 0;
+    std::uint64_t hash = 0;  // Of the footer, or the kind of file; see above.
     bool operator==(const Origin&) const = default;
   };
 
@@ -65,7 +65,7 @@ struct IndexFile {
 
   Origin origin;
   std::uint64_t num_records = 0;
-  std::uint64_t group_size = 1;
+  std::uint64_t group_size = 1;  // Records per chunk, except in the last one.
   std::string options;
   PackedChunks chunks;
   std::string path = {};  // The file that it was loaded from, or empty.

@@ -81,6 +81,7 @@ class PackedChunks {
  private:
   static constexpr std::size_t kGroupChunks = 64;
 
+  // A group in the 16 bytes that index_file.hpp describes.
   struct Group {
     std::uint64_t begin = 0;
     std::uint64_t packed_offset : 48 = 0;

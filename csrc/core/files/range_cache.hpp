@@ -122,7 +122,8 @@ class RangeCache {
     std::uint64_t bytes = 0;  // Less than whole pages at the end of the file.
   };
 
-  // The heads and a checksum for each page (0 for none), padded to whole pages.
+  // The heads and a checksum of 4 bytes for each page (0 for none), padded to
+  // whole pages.
   static constexpr std::uint64_t kSetHeadBytes =
       (sizeof(Heads) + kWays * kRegionPages * 4 + kPageBytes - 1) / kPageBytes *
       kPageBytes;
@@ -169,7 +170,8 @@ class RangeCache {
   // Counts regions that found both sets full.  The hash of the count decides
   // whether a slot is evicted.
   std::atomic<std::uint32_t> eviction_draws_{0};
-  // The errno that take_problem() will report, or 0.
+  // The errno that take_problem() will report, or 0.  A file that is read-only
+  // from the start is reported as EACCES.
   std::atomic<int> problem_;
 };
 

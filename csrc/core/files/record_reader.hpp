@@ -30,7 +30,8 @@ class RecordReader {
     virtual ~Sink() = default;
 
     // Returns memory for a record of `size` bytes.  The reader writes the
-    // record there, and may read it back, before read() returns.
+    // record there, and may read it back, before read() returns.  The threads
+    // of a SpreadRead call this at the same time, for different slots.
     virtual Result<std::span<std::byte>> place(std::size_t slot,
                                                std::uint64_t size) = 0;
   };

@@ -35,6 +35,7 @@ class RecordSet final : public RecordReader {
   RecordSet(std::string name, std::span<const Range> ranges);
 
   // Returns the parts that `requests` need and that do not have a reader yet.
+  // `requests` must be in the order of `record`.
   [[nodiscard]] std::vector<std::size_t> closed_parts(
       std::span<const Request> requests) const;
 
@@ -86,7 +87,8 @@ class RecordSet final : public RecordReader {
   // The first record of each part, and the total number of records.
   std::vector<std::uint64_t> begins_;  // unguarded: fixed from the start
 
-  static Mutex readers_mutex_;  // Shared by all sets.
+  // Shared by all sets, so that the forking thread can hold it.
+  static Mutex readers_mutex_;
   static const bool kHeldAtFork;
   std::vector<std::shared_ptr<const RecordReader>> readers_
       GUARDED_BY(readers_mutex_);

@@ -32,7 +32,8 @@ std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at,
   return number;
 }
 
-// Returns the value of a directory's entry: one number of 1, 2 or 4 bytes.
+// Returns the value of a directory's entry: one number of 1, 2 or 4 bytes (of
+// TIFF's types 1, 3 and 4, which are BYTE, SHORT and LONG).
 std::optional<std::uint32_t> value_of(Bytes tiff, std::size_t entry,
                                       bool big_endian) {
   const auto type = number_at(tiff, entry + 2, 2, big_endian);
@@ -88,6 +89,7 @@ std::optional<std::uint32_t> xmp_orientation(std::string_view packet) {
 constexpr bool is_supported_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xC2;
 }
+// Excludes C4 (Huffman tables), C8 (reserved) and CC (arithmetic coding).
 constexpr bool is_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 &&
          marker != 0xCC;
@@ -137,7 +139,7 @@ class Markers {
  private:
   Bytes file_;
   Bytes content_;
-  std::size_t position_ = 2;
+  std::size_t position_ = 2;  // After the marker of the start of the file.
 };
 
 // Reads a frame's header.  Returns nullopt if JpegDecoder does not support the

@@ -126,6 +126,7 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
     if (!writes_to_output) put_line(layout_, line_.data(), top + i, out);
   }
   write_zeros(top + rows.size(), layout_.height);
+  // resize_all_columns() has already finished the picture.
   return rows_first ? rows_.finish() : Status();
 }
 

@@ -118,13 +118,13 @@ struct Weights {
 
   const Filter filter;
   const int num_input;
-  const double scale;
-  const double shrink;
-  const double support;
-  double center = 0;
+  const double scale;    // Input samples per output sample.
+  const double shrink;   // The same, but at least 1.
+  const double support;  // The distance at which weights become 0.
+  double center = 0;     // The output sample's position in the input.
   int start = 0;
-  std::size_t count = 0;
-  std::vector<double> raw;
+  std::size_t count = 0;    // The number of input samples from `start` on.
+  std::vector<double> raw;  // The first `count` weights, whose sum is 1.
 };
 
 I32x4 sum_of(I32x4 high, I32x4 low) {

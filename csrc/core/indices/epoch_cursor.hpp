@@ -47,7 +47,8 @@ class EpochCursor {
            positions_after_first_;
   }
 
-  // Returns the offset of `position` in this epoch.  REQUIRES: holds(position).
+  // Returns the offset of `position` in this epoch.
+  // REQUIRES: contains(position).
   [[nodiscard]] std::int64_t offset(std::int64_t position) const noexcept {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(position) -
                                      begin_);

@@ -74,7 +74,7 @@ void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
   }
   while (!indices.empty()) {
     const auto chunk = indices.first(std::min(kChunkSize, indices.size()));
-    if (half_bits_ <= 16) {
+    if (half_bits_ <= 16) {  // A value of the block fits into 32 bits.
       permute_chunk<std::uint32_t>(chunk);
     } else {
       permute_chunk<std::uint64_t>(chunk);

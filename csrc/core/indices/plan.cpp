@@ -36,6 +36,7 @@ Status outside_epoch_error(const std::string& subject, std::int64_t length) {
 Status add_epochs(std::int64_t length, Wide epoch,
                   std::span<std::int64_t> offsets) {
   Wide base = 0;
+  // With a base outside of these bounds, no offset gives an int64.
   if (!__builtin_mul_overflow(epoch, Wide{length}, &base) &&
       base >= Wide{kMinInt64} - kMaxInt64 && base <= kMaxInt64) {
     const auto [min_offset, max_offset] = std::ranges::minmax(offsets);

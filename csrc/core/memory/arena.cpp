@@ -15,6 +15,8 @@
 namespace gristmill {
 namespace {
 
+// The memfd has room for at least this many bytes of slots, even if the limits
+// in sparse_size() are lower.
 constexpr std::uint64_t kMinSlotBytes = std::uint64_t{64} << 20;
 
 // Returns the limit in a file of a control group, or no limit if the file does
@@ -26,6 +28,8 @@ std::uint64_t limit_in(const std::string& path) {
   return std::numeric_limits<std::uint64_t>::max();
 }
 
+// Returns the least memory limit of the control groups of this process: of
+// version 2 (memory.max) and of the root of version 1.
 std::uint64_t control_group_limit() {
   const std::string root = "/sys/fs/cgroup";
   std::uint64_t limit =
@@ -33,7 +37,7 @@ std::uint64_t control_group_limit() {
                limit_in(root + "/memory/memory.limit_in_bytes"));
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;
+    if (!line.starts_with("0::/")) continue;  // Not the group of version 2.
     // The limits of all ancestors apply too.
     std::string path = line.substr(3);
     while (path.size() > 1) {
@@ -150,6 +154,7 @@ ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
   }
   if (slot == nullptr) slot = cut(size);
   if (slot == nullptr) return nullptr;
+  // A reused slot may have pages beyond `size`.
   charge(slot, std::max(size, slot->populated));
   return slot;
 }
@@ -241,6 +246,7 @@ void Arena::charge_populated(ArenaSlot* slot,
 void Arena::give_back(ArenaSlot* slot) { idle_.push_back(slot); }
 
 ArenaSlot* Arena::viewed_slot_at(std::uintptr_t address) const noexcept {
+  // For an address before the mapping, this wraps to more than any offset.
   const std::uintptr_t offset =
       address - reinterpret_cast<std::uintptr_t>(mapping_->base);
   const auto found =

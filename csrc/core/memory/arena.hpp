@@ -42,7 +42,8 @@ struct ArenaSlot {
   // Bytes at its start that may have pages.  While there are views, only
   // PinnedSlot::pin() writes this, in any thread.
   std::uint64_t populated = 0;
-  std::uint64_t charge = 0;         // bytes counted against the memory limit
+  // Bytes counted against the memory limit.  Changed only by Arena::charge().
+  std::uint64_t charge = 0;
   bool may_have_views = false;      // views may exist; cleared by reclaim()
   bool retired = false;             // has been visible to a fork: never reused
   std::atomic<bool> pinned{false};  // a device reads its pages: they must stay
@@ -83,7 +84,7 @@ inline void release_view(ArenaSlot* slot) noexcept {
     slot->next_returned = head;
   } while (!mapping->returned_slots.compare_exchange_weak(
       head, slot, std::memory_order_release, std::memory_order_relaxed));
-  mapping->release();
+  mapping->release();  // The reference that add_first_view() added.
 }
 
 class Arena {
@@ -120,7 +121,8 @@ class Arena {
   // Takes back a slot that has had no views since take().
   void give_back(ArenaSlot* slot);
 
-  // Returns the slot with views that contains the address, or nullptr.
+  // Returns the slot with views that contains the address, or nullptr.  The
+  // caller holds a view of that slot, so its last view cannot end meanwhile.
   [[nodiscard]] ArenaSlot* viewed_slot_at(
       std::uintptr_t address) const noexcept;
 

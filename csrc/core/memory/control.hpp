@@ -46,6 +46,7 @@ inline constexpr std::uint32_t kSmallPosition = 8;
 inline constexpr std::uint32_t kMaxPositionCapacity = 1U << 16;
 // Maximum number of workers: the unit's word has 12 bits for holder + 1.
 inline constexpr std::uint32_t kMaxWorkers = 4094;
+// Maximum bytes of a worker's startup error.
 inline constexpr std::uint32_t kErrorBytes = 7936;
 
 // Values of waiting_for: any unit wakes the consumer, or no unit does.
@@ -78,7 +79,8 @@ struct Control {
 };
 
 // If the outputs of a unit exceed this many bytes, the worker splits the unit.
-// Each stream may have one open unit while each worker computes others.
+// This is an eighth of the memory for each worker or stream, whichever are
+// more.  Each stream may have one open unit while each worker computes others.
 [[nodiscard]] inline std::uint64_t max_unit_bytes(
     const Control& control) noexcept {
   return control.memory_limit / std::max(control.workers, control.streams) / 8;
@@ -86,11 +88,14 @@ struct Control {
 
 struct alignas(64) WorkerCell {
   // Written by the parent.
-  std::atomic<std::uint32_t> admitted;  // generation that may access units
+  // generation that may access units, 0 for none
+  std::atomic<std::uint32_t> admitted;
+  // 1 if the worker must leave, else 0
   std::atomic<std::uint32_t> stop;
   std::atomic<std::uint32_t> pid;  // process of that generation, 0 for none
   // Written by the worker, on its own cache line.  The parent resets `asleep`
   // and `current_record` after the worker's exit.
+  // 1 while the worker waits for work_sequence to change, else 0
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> started;  // generation that has requested work
   std::atomic<std::int64_t> current_record;  // -1 for none
@@ -99,7 +104,8 @@ struct alignas(64) WorkerCell {
   alignas(64) Counts counts;
 };
 
-// The work of a unit.
+// The work of a unit.  A range is [first, first + count); the other kinds do
+// not use these two.  `prev` is 0 in a range.
 struct Task {
   std::uint32_t stream = 0;
   UnitKind kind = UnitKind::kRange;

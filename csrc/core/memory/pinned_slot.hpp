@@ -23,7 +23,8 @@ class PinnedSlot {
     if (slot->pinned.exchange(true, std::memory_order_acq_rel)) return nullptr;
     slot->mapping->references.fetch_add(1, std::memory_order_relaxed);
     // Registering allocates every page of the range.  No other thread writes
-    // `populated` while the slot has views.
+    // `populated` while the slot has views.  The next Arena::take() charges
+    // these pages.
     slot->populated = slot->capacity;
     return std::unique_ptr<PinnedSlot>(new PinnedSlot(slot));
   }

@@ -21,12 +21,15 @@ struct SlotHeader {
   std::uint32_t magic;
   std::uint32_t outputs;
   std::uint32_t position_room;  // integers after each entry of the table
+  // kOutputError if the last output is an error
   std::uint32_t status;
   std::uint64_t table_offset;  // offset of the `outputs` entries
 };
 
 // An entry of the table.  The header's position_room integers of 8 bytes
 // follow; the first position_len of them are the position after this output.
+// The core uses only `flags` and `position_len`; _hot/slot_format.pxd describes
+// the others.
 struct SlotEntry {
   std::uint64_t layout_offset;
   std::uint32_t layout_len;

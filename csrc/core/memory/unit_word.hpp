@@ -33,9 +33,9 @@ enum class UnitKind : std::uint32_t {
   kRequest,     // the request in position_before, by the stream's owner
 };
 
-// A unit's word: id 40 | attempt 8 | state 4 | holder 12 bits.  The holder is
-// worker + 1.  In a free unit it is the only worker that may claim the unit, or
-// 0 for any.
+// A unit's word: id 40 | attempt 8 | state 4 | holder 12 bits.  The attempt is
+// Lease::attempts.  The holder is worker + 1.  In a free unit it is the only
+// worker that may claim the unit, or 0 for any.  An empty unit has holder 0.
 struct UnitWord {
   std::uint64_t bits = 0;
 

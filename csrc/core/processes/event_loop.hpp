@@ -74,7 +74,8 @@ class EventLoop {
   std::vector<Task> tasks_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;  // post() rejects all tasks.
 
-  Mutex running_;                                // Held while tasks run.
+  // Held while tasks run.  Lock order: running_, then mutex_.
+  Mutex running_;
   bool abandoned_ GUARDED_BY(running_) = false;  // No more tasks may run.
 
   // unguarded: only tasks touch these three

@@ -102,6 +102,7 @@ Fd::~Fd() {
 }
 
 Fd copy_of(int fd) {
+  // The lowest number above the standard streams.
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, kSocketInChild));
   if (!copy) fail("dup");
   return copy;
@@ -262,7 +263,8 @@ struct Start {
 // the C library, above all a sanitizer's, would change the parent's state.
 int start_in_child(void* argument) {
   auto* const start = static_cast<Start*>(argument);
-  // A sigaction in the kernel's layout; all zeros mean the default action.
+  // A sigaction in the kernel's layout; all zeros mean the default action.  The
+  // last argument below is the size of a set of signals.
   const std::array<uint64_t, 4> default_action{};
   for (int number = 1; number < NSIG; ++number) {
     syscall(SYS_rt_sigaction, number, default_action.data(), nullptr,

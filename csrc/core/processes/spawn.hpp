@@ -155,7 +155,8 @@ class Channel {
   // gone, since its pidfd reports that.
   [[nodiscard]] int flush();
 
-  // Returns the next message, or nullopt if none is ready or the peer is gone.
+  // Returns the next message, or nullopt if none is ready, the peer is gone, or
+  // this object is empty.
   [[nodiscard]] std::optional<Packet> receive();
 
  private:

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 constexpr int kMaxFailedStarts = 3;
 // A little longer than the time that zygotes wait for workers to leave.
 constexpr milliseconds kMaxLeaveTime{1200};
+// Edge-triggered, since a socket is almost always writable: each event is
+// handled until receive() and flush() have nothing left to do.
 constexpr uint32_t kBothWays = EPOLLIN | EPOLLOUT | EPOLLET;
 constexpr auto kNoDescriptors =
     "this process has no file descriptors left; raise its limit (ulimit -n) or "

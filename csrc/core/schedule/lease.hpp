@@ -35,7 +35,8 @@ struct Lease : Task {
   bool withdrawn = false;  // canceled; only its slot must still be recovered
   bool waits_for_memory = false;  // no slot of the requested size fits now
   bool poisoned = false;  // failed too often; no worker may claim it again
-  // Copied from the holder's slot, but their delivery has not begun.
+  // Parts that were copied from the holder's slot, oldest first.  The delivery
+  // of the oldest has not begun.
   std::vector<Part> parts = {};
 };
 
@@ -105,7 +106,8 @@ class LeaseTable {
 
   // Withdraws a unit in any state.  Returns true if the lease is removed
   // immediately; the caller then owns the slot.  Otherwise
-  // collect_withdrawn() returns the lease later.
+  // collect_withdrawn() returns the lease later or, if the holder exits, the
+  // caller takes it.
   bool withdraw(std::uint64_t id);
 
   // Takes a unit away from its holder, and wakes the holder if it waits.  The
@@ -117,7 +119,8 @@ class LeaseTable {
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
   // Returns true if some worker computes a unit, so that memory may become
-  // free.  Workers that wait for a larger slot do not count.
+  // free.  A holder that offers a part counts; one that waits for a larger slot
+  // does not.
   [[nodiscard]] bool has_running_unit() const noexcept;
 
   // Returns the ids of the units held by `worker` (leased, need, granted or
@@ -154,7 +157,8 @@ class LeaseTable {
   // Makes a unit free again, from another position if `position_before` is not
   // null.  Returns false, and changes nothing, if there is no memory for that
   // position.  If the holder exited, the caller has already incremented
-  // lease.attempts.  A refused unit does not count as an attempt.
+  // lease.attempts.  A refused unit does not count as an attempt.  The caller
+  // must wake the workers.
   // REQUIRES: the unit is refused; or its holder has exited; or it is free and
   // its owner has exited.
   [[nodiscard]] bool make_claimable_again(Lease& lease,
@@ -177,6 +181,7 @@ class LeaseTable {
   [[nodiscard]] bool set_position_before(
       const Lease& lease, const Position& position) const noexcept;
   void set_slot(Lease& lease, ArenaSlot* slot) const noexcept;
+  // `holder` is the worker's number + 1, or 0; with kFree, it is lease.owner.
   void set_word(const Lease& lease, UnitState state,
                 std::uint32_t holder) const noexcept;
   void erase(std::uint64_t id);

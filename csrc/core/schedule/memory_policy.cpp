@@ -111,7 +111,8 @@ std::optional<Shortage> MemoryPolicy::find_memory_for(const Lease& due) {
 
 // Returns the unit that needs memory before `due` can be computed, or nullptr.
 // This is `due` itself if its holder waits for memory.  If `due` is free and
-// all workers that may claim it wait for memory, it is a unit of one of them.
+// all workers that may claim it wait for memory, it is the youngest unit whose
+// holder waits, of any worker.
 Lease* MemoryPolicy::find_blocking_unit(const Lease& due) {
   if (!has_waiting_holder_) return nullptr;
   if (due.waits_for_memory) return &leases_.at(due.id);

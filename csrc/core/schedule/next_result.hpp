@@ -55,8 +55,9 @@ enum class NextKind {
   kInterrupted,  // a signal arrived: run its handler, call again
   kTimeout,      // `report` has the worker that computes the output due; if it
                  // waits for memory, `shortage` has what is missing
+  // no worker will compute the output due: `report` has the reason
   kExited,
-  kFull,  // call again when some memory is free
+  kFull,  // memory is short, see `shortage`: call again when some is free
   kClosed,
   kForked,  // this process is a fork of the one that made the scheduler
   kSlow,    // `report` names a worker that takes much longer than usual

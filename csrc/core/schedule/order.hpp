@@ -26,7 +26,7 @@ struct RunPosition {
 
 struct Stream {
   std::int64_t length = -1;     // records; -1 if unknown or infinite
-  std::int64_t next_first = 0;  // first record of the next unit (arithmetic)
+  std::int64_t next_first = 0;  // first record of the next unit (kRange only)
   bool sealed = false;          // nothing more is published
   bool ended = false;           // no output is left
   bool open = false;            // one of its units is being delivered
@@ -40,7 +40,7 @@ struct Stream {
 
 class Order {
  public:
-  // `unit_records` is the number of records in an arithmetic unit.
+  // `unit_records` is the number of records in a unit of kind kRange.
   // REQUIRES: equal sizes, at least one stream, next_stream < their number.
   Order(UnitKind kind, std::int64_t unit_records,
         const std::vector<std::int64_t>& lengths, const RunPosition& start);
@@ -102,7 +102,8 @@ class Order {
   // computed.  Returns the later units, which are no longer pending.
   std::vector<std::uint64_t> seal_after(std::uint32_t stream, std::size_t last);
 
-  // Continues the stream at `first` after all its units were withdrawn.
+  // Continues the stream at `first` after all its units were withdrawn.  Drops
+  // its requests.
   void restart(std::uint32_t stream, std::int64_t first);
 
   // Sets the number of records of each unit that is planned from now on.

@@ -71,7 +71,7 @@ bool ScheduleState::publish(std::uint32_t s) {
   Position position = config_.kind == UnitKind::kRequest
                           ? order_.request(s)
                           : position_before_next_unit(stream);
-  if (is_range()) position.front() = lease.first;
+  if (is_range()) position.front() = lease.first;  // The record to start from.
   const std::uint64_t id = leases_.publish(lease, position);
   if (id == 0) {
     arena_.give_back(slot);
@@ -161,6 +161,7 @@ ScheduleState::PollResult ScheduleState::poll_next() {
            .text = "a worker committed a unit that cannot be read"});
     }
     if (leases_.is_refused(lease)) {
+      // Perhaps its start was not known yet when it was published.
       memory_.retry_refused(stream, 0,
                             config_.kind == UnitKind::kSequential
                                 ? &stream.opened_position
@@ -280,6 +281,7 @@ bool ScheduleState::open(std::uint32_t s) {
     order_.seal(s);
     withdraw_stream(s);
   } else if (commit.status != UnitStatus::kOk && is_range()) {
+    // The unit may have ended elsewhere than planned: plan the next ones again.
     withdraw_stream(s);
     order_.restart(s, commit.position_after.front());
   }

@@ -128,11 +128,11 @@ class ScheduleState {
   [[nodiscard]] const WorkerTable& workers() const noexcept { return workers_; }
 
  private:
-  // A unit or a part that is being delivered.
+  // A unit or a part that is being delivered.  It has at least one output.
   struct OpenUnit {
-    ArenaSlot* slot = nullptr;  // null for a unit without outputs
-    std::uint64_t bytes = 0;
-    std::uint32_t index = 0;  // the output due
+    ArenaSlot* slot = nullptr;  // has a view until the unit is closed
+    std::uint64_t bytes = 0;    // used bytes of the slot
+    std::uint32_t index = 0;    // the output due
     std::vector<SlotOutput> outputs;
   };
 

@@ -42,6 +42,8 @@ bool ScheduleState::on_exited(int worker, std::uint32_t generation) {
     needs_successor = false;
     workers_.fail(workers_.describe(worker, generation, nullptr));
   }
+  // The part that the process offered last is complete, so it need not be
+  // computed again.
   take_parts();
   recover_units_of(worker, generation);
   if (config_.kind == UnitKind::kSequential) {
@@ -78,6 +80,7 @@ void ScheduleState::recover_units_of(int worker, std::uint32_t generation) {
       arena_.give_back(lease.slot);
       leases_.take(id);
     } else if (lease.attempts <= config_.max_restarts) {
+      // Cannot fail without a new position.
       static_cast<void>(leases_.make_claimable_again(lease, nullptr));
     } else {
       poison(lease, workers_.describe(worker, generation, &lease));

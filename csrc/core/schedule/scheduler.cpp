@@ -81,6 +81,7 @@ Status check_config(const SchedulerConfig& config) {
     return invalid_argument("unit_records must be at least 1, got " +
                             std::to_string(config.unit_records));
   }
+  // The unit's word has only 8 bits for the number of attempts.
   if (config.max_restarts > 100) {
     return invalid_argument("max_restarts must be at most 100, got " +
                             std::to_string(config.max_restarts));

@@ -97,7 +97,7 @@ class WorkerEnd {
   // after the worker's exit was reported.  Truncated to kErrorBytes.
   void set_startup_error(std::string_view text) noexcept;
 
-  // Publishes a text for other processes, which replaces the previous one.
+  // Publishes a text for observers, which replaces the previous one (Counts).
   // Truncated to kTextWords * 8 bytes.
   void publish_status(std::string_view text) noexcept;
 
@@ -149,7 +149,9 @@ class WorkerEnd {
   int arena_fd_ = -1;               // a copy, to populate on old kernels
   Unit* unit_ = nullptr;            // the held unit; null for none
   UnitWord word_;                   // its word while this worker computes
-  UnitWord pending_word_;           // its word until the parent answers
+  // Its word from request_larger_slot() or offer_part() until the parent
+  // answers.
+  UnitWord pending_word_;
   // By stream: the id of the last unit that this process computed, if its
   // state of the stream is still at that unit's end; else 0.
   std::vector<std::uint64_t> last_computed_;

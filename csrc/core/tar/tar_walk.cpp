@@ -132,6 +132,7 @@ Result<bool> TarWalk::read_member() {
       return damaged("its header at offset ", position_, " is damaged");
     }
     const char type = std::to_integer<char>(header[kType]);
+    // L and K: GNU's long name and long link; x, X and g: pax headers.
     if (std::string_view("LKxXg").find(type) == std::string_view::npos) {
       member_.begin = begin;
       TRY(parse_member(header, *size, overrides));
@@ -149,6 +150,7 @@ Status TarWalk::parse_member(Bytes header, std::uint64_t size,
   if (type == 'S') {
     return damaged("it is a sparse file: pack it without --sparse");
   }
+  // Old headers have no type: 5 is a folder, 0 and 7 are regular files.
   if (type == '\0') type = name.ends_with('/') ? '5' : '0';
   const auto prefix = text_of(header, kPrefix);
   member_.name = overrides.name   ? *overrides.name

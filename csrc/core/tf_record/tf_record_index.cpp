@@ -9,6 +9,7 @@
 namespace gristmill {
 namespace {
 
+// Bytes read for a head, which has 12, if the records are large.
 constexpr std::uint64_t kMinHeadReadBytes = 64;
 
 // Stored in an index in place of the hash that other formats have.  It stands
@@ -56,7 +57,7 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
     if (remaining < kFrameBytes || data_size > remaining - kFrameBytes) {
       return truncated_record(places.size(), at, remaining, data_size);
     }
-    places.add(at, 0);
+    places.add(at, 0);  // The offsets of the records determine their sizes.
     at += kFrameBytes + data_size;
   }
   places.finish(size);
