@@ -193,6 +193,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return self._iterator
 
     def _get_open_iterator(self) -> DatasetIterator[Any]:
+        """Return the iterator, or a new one if it was closed."""
         if self._iterator._closed:
             del self._iterator
         return self._iterator

@@ -45,7 +45,11 @@ class HostShare(NamedTuple):
 
 
 def share_of(global_batch_size: int, shard: ShardOptions) -> HostShare:
-    """Return the share of a global batch for the host that `shard` describes."""
+    """Return the share of a global batch for the host that `shard` describes.
+
+    Raises:
+        ValueError: The batch cannot be divided equally among the hosts.
+    """
     host, hosts = int(shard.shard_index), int(shard.shard_count)
     batch_size, remainder = divmod(global_batch_size, hosts)
     if remainder:
@@ -136,6 +140,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         self._assert_not_closed()
         host, hosts, batch_size = share_of(self._global_batch_size, self._shard_options)
         own = slice_chain(self._chain_to_divide, host, hosts, sequential=False)
+        # 0: return single elements.
         return iter(own.batch(batch_size) if batch_size else own)
 
     def _replace(

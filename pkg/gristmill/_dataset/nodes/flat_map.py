@@ -186,6 +186,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
     def _split(self, element: Any) -> Sequence[Any]:
         try:
             splits: Any = self._node._transform.flat_map(element)
+            # A sequence may compute its items when `next` reads them.
             return splits if hasattr(splits, "__getitem__") else list(splits)
         except Exception as error:
             self._note_failure(error)

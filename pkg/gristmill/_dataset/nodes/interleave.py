@@ -238,7 +238,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         for place, (number, position, ended) in _iterate_places(state):
             states.flag(self, ended, "exhausted")
             states.count(self, number, "iterators_in_use_indices")
-            if position is None or ended:
+            if position is None or ended:  # None: no dataset was open there.
                 continue
             if number >= self._count:
                 problem = f"has dataset {number}, expected less than {self._count}"
@@ -278,7 +278,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
 
     def _abandon(self) -> None:
         self._reading.close()
-        for iterator in list(self.places):
+        for iterator in list(self.places):  # A copy: its owner may change the list.
             if iterator is not None:
                 iterator._abandon()
 
@@ -321,7 +321,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             except StopIteration:
                 self._next_number = self._stop = number
                 return False
-            if iterator is None:
+            if iterator is None:  # The dataset is absent.
                 continue
             if number in self._future_states:
                 position = self._future_states.pop(number)
@@ -372,7 +372,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
     def _set_next_index(self, index: int) -> None:
         self._check_single("set_next_index")
         self._open_first()
-        if self.places[0] is None:
+        if self.places[0] is None:  # The dataset has ended: open it again at its end.
             self._restore(0, 0, self._end_states[0])
             self._end_states[0] = None
         set_next_index(self.places[0], index)

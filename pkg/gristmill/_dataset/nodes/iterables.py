@@ -36,6 +36,9 @@ class OpenIterable:
     Args:
         iterable: The iterable, which no other iteration uses if it has a state.
         keeps_state: Whether to use the methods of the iterable that return states.
+
+    Attributes:
+        iterator: Iterates over the iterable. `restore` may replace it.
     """
 
     def __init__(self, iterable: Any, keeps_state: bool) -> None:
@@ -121,7 +124,11 @@ def takes_share(function: Any) -> bool:
 
 
 def check_shares(name: str, iterable: Any, count: int) -> None:
-    """Raise ValueError if an iterable cannot be split into `count` shares."""
+    """Raise ValueError if an iterable cannot be split into `count` shares.
+
+    A function needs the parameters of a share; an iterable needs a method ``shard``,
+    and at least as many ``num_shards`` if it has that attribute.
+    """
     if not isinstance(iterable, Iterable):
         if takes_share(iterable):
             return

@@ -97,6 +97,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         self._error_counter: ErrorCounter | None = ErrorCounter(
             node.policy, source, ADVICE
         )
+        # In this process, all elements are of one stream, 0.
         self._errors = RecordErrors(0, node.policy.on_error)
 
     def report_to(self, errors: RecordErrors) -> None:
@@ -160,6 +161,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             return self._errors.replace_record(error, key)
         (feed,) = index_iterators_of(self._parent)
         dataset = feed.dataset
+        # The failed element is the one before `position`.
         substitutes = (
             _Substitute(index, record_of(dataset, index))
             for index in substitute_candidates(feed.position - 1, len(dataset))

@@ -53,6 +53,7 @@ class PrefetchThread:
         self._computing = False
         # The iterators that the thread closes when it ends; set by `stop`.
         self._to_close: Sequence[Any] = ()
+        # Both are thread-safe. None in the queue: there are no more elements.
         self._free_slots = threading.Semaphore(size)
         self._queue: queue.SimpleQueue[PrefetchedElement | None] = queue.SimpleQueue()
         self._background = Background(1, f"gristmill-thread-prefetch-{name}")
@@ -74,6 +75,7 @@ class PrefetchThread:
         prefetched = self._queue.get()
         self._free_slots.release()
         if self._stopping:
+            # Raises Cancelled if the calling thread is itself no longer needed.
             cancellation.check()
             raise ValueError(CLOSED_TEXT)
         if prefetched is None or prefetched.error is not None:
@@ -94,9 +96,9 @@ class PrefetchThread:
             computing = self._computing
             if computing:
                 self._to_close = to_close
-        self._free_slots.release()
+        self._free_slots.release()  # Wakes this thread.
         self._background.close()
-        self._queue.put(None)
+        self._queue.put(None)  # Wakes a thread in `take`.
         if not computing:
             self._background.join(JOIN_TIMEOUT_S)
         return not computing
@@ -116,6 +118,7 @@ class PrefetchThread:
             prefetched = _read_element(self._source)
             duration_s = time.perf_counter() - start_s
             if not self._set_computing(computing=False):
+                # `stop` has cancelled this thread, but `close` must run to its end.
                 cancellation.revive(threading.get_ident())
                 for iterator in self._to_close:
                     iterator.close()

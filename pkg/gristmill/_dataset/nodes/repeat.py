@@ -117,6 +117,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         self._start_state = self._parent.get_state()
         # True if the parent is known to be at its start.
         self._at_start = True
+        # The parent's workers stay alive when it ends.
         self._keep_after_end()
 
     def __next__(self) -> T:
@@ -219,7 +220,7 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._cache = replay(self._parent, self._position)
             self._lacks_elements = False
         # If the state had a full cache, the iterator that saved it has already read
-        # this element.
+        # this element. `replay` skips elements that failed then.
         was_full = self._idle_parent_state is not None
         source = iter(replay(self._parent, 1)) if was_full else self._parent
         try:

@@ -208,7 +208,7 @@ class ChainStream:
         try:
             element = next(self._iterator)
         except StopIteration:
-            raise
+            raise  # The position does not change at the end.
         except Exception:
             self.position = self._current_position()
             raise

@@ -70,6 +70,7 @@ class _SingleThreadCopier:
         return self._tracer.copy(copied)
 
     def _copy_without_threads(self, dataset: Any) -> Any:
+        # The states of this node are its parent's.
         if isinstance(dataset, ThreadPrefetchIterDataset):
             return self._copy_without_threads(dataset._parent)
         if isinstance(dataset, ProcessPrefetchIterDataset):
@@ -82,7 +83,7 @@ class _SingleThreadCopier:
         copied = with_parents(dataset, parents)
         if isinstance(dataset, PrefetchIterDataset):
             copied._read_options = NO_THREADS
-            copied._max_block = 1
+            copied._max_block = 1  # Do not compute elements after the output.
         if isinstance(dataset, OnErrorIterDataset):
             # Only the original iterator counts bad records and quarantines them.
             copied.policy = dataclasses.replace(
