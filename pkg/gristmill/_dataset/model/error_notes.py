@@ -32,6 +32,7 @@ class ElementNote(ErrorLocation):
 
     def __new__(cls, text: str, node: Any, element: DatasetElement | None) -> Self:
         self = str.__new__(cls, text)
+        # The transform of an iterator is that of its node.
         transform = getattr(getattr(node, "_node", node), "_transform", None)
         self.operation = None if transform is None else transform_name(transform)
         self.key, self.record_index = None, -1

@@ -35,7 +35,8 @@ class _Errors:
         counts: list[BadRecords] = []
         chain = [iterator]
         for each in chain:
-            # Iterators that measure have the attributes of the one that they measure.
+            # An iterator that measures has the attributes of the one that it measures:
+            # do not go on to its parents, which would count the records twice.
             if (counter := getattr(each, "_error_counter", None)) is not None:
                 counts.append(counter.bad_records)
             else:

@@ -49,6 +49,7 @@ SPARSE = (
     " `filter`, you need to first convert the dataset to `IterDataset` with"
     " `to_iter_dataset()` and then apply `batch`."
 )
+# What a failed node was doing, in notes: "while ... made the batch up to element 3".
 MAKING_BATCH = "made the batch up to"
 
 

@@ -177,6 +177,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         super()._go_to(state)
         self._state_before_element, self._splits = state["parent"], ()
         if self.counter:
+            # At the end, the last count is kept but the parent has no element.
             element = next(self._parent, None)
             self._splits = () if element is None else self._split(element)
 

@@ -294,7 +294,10 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
-        """Open the next dataset in a place, ahead of time from now on if it is slow."""
+        """Open the next dataset in a place; return False if there is none.
+
+        From now on, datasets are opened ahead of time if that is slow.
+        """
         self._assert_not_closed()
         self._has_started = True
         return self._open_next(place)

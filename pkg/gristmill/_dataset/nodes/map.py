@@ -40,7 +40,8 @@ METHODS: dict[type, str] = {
     transforms.Batch: "batch",
 }
 WARNING_INTERVAL_S = 60.0
-# The monotonic time of the last warning about each transformation, in s.
+# The monotonic time of the last warning about each transformation, in s.  Any thread
+# may set it; two threads at once may both warn.
 _last_warning_s: dict[str, float] = {}
 
 

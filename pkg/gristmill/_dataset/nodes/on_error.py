@@ -178,7 +178,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         try:
             set_next_index(parent, index)
             element = next(parent)
-            if get_next_index(parent) != index + 1:
+            if get_next_index(parent) != index + 1:  # It was absent, and was skipped.
                 raise LookupError(f"there is no element at index {index}")
         except StopIteration as end:
             raise LookupError(f"there is no element at index {index}") from end
@@ -188,7 +188,10 @@ class OnErrorDatasetIterator(NodeIterator[T]):
 
 
 class _Substitute(int):
-    """The key of a record, and the index of its element in the dataset."""
+    """The key of a record, and the index of its element in the dataset.
+
+    It is an int, because `RecordErrors` reports it as the key of the substitute.
+    """
 
     index: int
 

@@ -86,8 +86,9 @@ class PrefetchThread:
     def stop(self, to_close: Sequence[Any] = ()) -> bool:
         """Stop the thread after its current element, and drop waiting elements.
 
-        Does not block.  Returns False if the thread is still computing and uses the
-        iterator; it then closes the iterators `to_close` when it ends.
+        Does not block, and any thread may call it.  Returns False if the thread is
+        still computing and uses the iterator; it then closes the iterators `to_close`
+        when it ends.
         """
         if self.is_in_fork:
             return True
@@ -96,7 +97,7 @@ class PrefetchThread:
             computing = self._computing
             if computing:
                 self._to_close = to_close
-        self._free_slots.release()  # Wakes this thread.
+        self._free_slots.release()  # Wakes the prefetching thread.
         self._background.close()
         self._queue.put(None)  # Wakes a thread in `take`.
         if not computing:
@@ -109,6 +110,7 @@ class PrefetchThread:
             self._future.exception()
 
     def _run(self) -> None:
+        """Prefetch elements; the only function that runs in the thread."""
         probe = self._probe
         while probe is None or probe.waits:
             self._free_slots.acquire()

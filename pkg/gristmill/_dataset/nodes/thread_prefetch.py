@@ -130,7 +130,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         # A thread that was stopped and may still use the parent.
         self._stopping_thread: PrefetchThread | None = None
         # A thread is used only if elements take longer than passing them between
-        # threads.
+        # threads.  While `_thread` runs, it adds the times and sets `waits`.
         self._probe = SlowProbe(
             FAST_ELEMENT_S, PROBED_ELEMENTS, ELEMENTS_BETWEEN_PROBES, waits=True
         )

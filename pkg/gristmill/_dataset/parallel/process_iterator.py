@@ -255,6 +255,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
 
 def _copy(position: RunPosition) -> RunPosition:
+    """Return a copy of a position, because a run changes the lists of its own."""
     positions, ended = list(position.positions), list(position.ended)
     return dataclasses.replace(position, positions=positions, ended=ended)
 

@@ -42,7 +42,7 @@ from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
-# The number of each record's source in the chain, and the record's key in the source.
+# Of each record: the number of its source in the chain, and its key in the source.
 Ids = npt.NDArray[np.void]
 IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
 # The feature of packed elements that has their ids.
@@ -313,7 +313,7 @@ def _trace_rebatch(dataset: Any, copied: Any) -> Any:
 
 def _trace_pack(dataset: Any, copied: Any) -> Any:
     layout = dataset._layout
-    column = 3 * len(layout.lengths) + len(layout.meta_keys)
+    column = 3 * len(layout.lengths) + len(layout.meta_keys)  # After all others.
     changed_fields: dict[str, Any] = {}
     if layout.column_keys is not None:
         changed_fields["column_keys"] = (*layout.column_keys, IDS_FEATURE)
@@ -334,7 +334,7 @@ def _trace_pack(dataset: Any, copied: Any) -> Any:
 def _trace_concat_split(dataset: Any, copied: Any) -> Any:
     layout = dataset._layout
     keys = (*layout.keys, IDS_FEATURE)
-    whole = (*layout.whole, True)
+    whole = (*layout.whole, True)  # Ids are never split.
     metas = [key for key, each in zip(keys, whole, strict=True) if each]
     columns = columns_of(keys, metas)
     copied._layout = dataclasses.replace(
