@@ -67,7 +67,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     # beginning.
     _from_state = False
     # Times some of the calls, if this is the outermost iterator of a chain. Set by
-    # `gristmill._observe`; None: this is an inner iterator.
+    # `gristmill._observe`; None: this iterator is not observed.
     _watch: Any = None
     # Whether this iterator works on the last element that the parent returned.
     _FOLLOWS_PARENT: ClassVar[bool] = False
@@ -200,8 +200,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         """Stop background work of an iterator that another thread uses.
 
         The calling thread does not own the iterator. An override closes only what any
-        thread may close, such as a `Reading`, so that a blocked ``next`` need not wait
-        for it. The owner calls `close` later.
+        thread may close: `PrefetchThread.stop`, for example, wakes the owner if it
+        waits in ``next``. The owner calls `close` later.
         """
         for parent in self._parents:
             parent._abandon()

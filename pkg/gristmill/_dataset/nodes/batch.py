@@ -166,6 +166,7 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
         return batching.make_batch(elements, threads=threads)
 
     def _make_batch(self, elements: list[Any], last_index: int) -> Any:
+        """Return a batch; `last_index` is the parent's index of its last element."""
         try:
             return (self._batch_fn or batching.make_batch)(elements)
         except Exception as error:
@@ -264,6 +265,7 @@ class BatchDatasetIterator(NodeIterator[T]):
             iterator.close()
 
     def _make_next_batch(self) -> Any:
+        """Return the next batch, without creating its elements if possible."""
         node = self._node
         parent: Any = self._parents[0]
         if not self._is_open:

@@ -240,6 +240,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         return states.mismatch(self, f"was saved with other data: {problem}")
 
     def _find_bucket(self, element: Any) -> int:
+        """Return the number of an element's bucket."""
         try:
             bucket: int = self._batches.bucket_of(element)
         except Exception as error:

@@ -228,6 +228,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._restart(rest_slices, state["elements_from_buffer_after_checkpoint"])
 
     def _next(self) -> Any:
+        """Return the next row. Used by `__next__`, and by `_skip` to drop the row."""
         if not self._rows and not self._ended:
             self._fill()
         if not self._rows:

@@ -99,6 +99,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         return self._get_batches().get_state()
 
     def set_state(self, state: Any) -> None:
+        """See `ElasticIterator.set_state`. Nothing changes if it raises."""
         # In states without shards, each host ran the stream.
         if isinstance(state, Mapping) and state.keys() == {
             "global_next_index",

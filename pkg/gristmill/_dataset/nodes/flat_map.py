@@ -97,6 +97,11 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
         return [splits[n][k] if k < len(splits[n]) else None for n, k in pairs]
 
     def _split(self, element: Any) -> Sequence[Any]:
+        """Return the elements that an element is split into; none if it is absent.
+
+        Raises:
+            ValueError: There are more than `max_fan_out`.
+        """
         if element is None:
             return ()
         splits = list(self._transform.flat_map(element))
@@ -185,6 +190,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         return self._state_before_element
 
     def _split(self, element: Any) -> Sequence[Any]:
+        """Return the elements that an element is split into, as a sequence."""
         try:
             splits: Any = self._node._transform.flat_map(element)
             # A sequence may compute its items when `next` reads them.

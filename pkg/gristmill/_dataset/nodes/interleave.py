@@ -303,6 +303,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         return self._open_next(place)
 
     def _open_first(self) -> None:
+        """Open datasets in the places that have not had one yet."""
         for place, (iterator, end_state) in enumerate(
             zip(self.places, self._end_states, strict=True)
         ):

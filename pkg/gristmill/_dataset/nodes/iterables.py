@@ -47,6 +47,7 @@ class OpenIterable:
         self._begin()
 
     def _begin(self) -> None:
+        """Begin an iteration, and find the methods that return states."""
         self.iterator: Iterator[Any] = iter(self._iterable)
         # Functions that return the states of the iterable, of its iterator, or of both.
         self._getters: dict[str, Callable[[], Any]] = {}
@@ -177,6 +178,7 @@ def open_iterable(
 
 
 def _share_of(iterable: Any, index: int, count: int) -> Any:
+    """Return share `index` of `count` of an iterable; all of it if `count` is 1."""
     if count == 1:
         return iterable
     part = iterable.shard(num_shards=count, index=index)
@@ -229,6 +231,7 @@ def _parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Paramet
 
 
 def _check_parameters(function: Callable[..., Any]) -> None:
+    """Raise TypeError if a function needs arguments other than those of a share."""
     required = [
         name
         for name, parameter in _parameters_of(function).items()

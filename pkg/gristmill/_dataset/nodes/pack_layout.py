@@ -257,6 +257,7 @@ def _walk_trees(
 
 
 def _word(container: Any, step: Any, rules: Rules) -> str:
+    """Return one step of a path as Grain prints it under the rules for trees."""
     if rules == "plain":
         return repr(step)
     if isinstance(container, Mapping):

@@ -195,6 +195,7 @@ class RowShuffle:
         return [row for *_, row in sorted(zip(groups, order, rows, strict=True))]
 
     def _group(self, row: Any) -> Any:
+        """Return the mean of the distinct nonzero values of a row's feature, or 0."""
         if self.group_by not in row:
             raise KeyError(
                 "shuffle_bins_group_by_feature must be one of the features of packed"

@@ -146,6 +146,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         return f"_{super().__str__()}"
 
     def _begin_next_epoch(self) -> None:
+        """Count an epoch, and move the parent to its start if another one follows."""
         if self._at_start and self._node._num_epochs is None:
             raise ValueError(
                 f"{self} cannot repeat a dataset without elements forever:"

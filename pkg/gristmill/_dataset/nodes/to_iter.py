@@ -228,6 +228,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         return self.dataset, self.position - 1
 
     def _new_reading(self) -> Reading:
+        """Return the object that reads elements, in threads if that is faster."""
         return Reading(
             self._elements,
             self._node._read_options,

@@ -107,6 +107,6 @@ class WithSeedIterDataset(WithSeedBase, IterDataset[T]):
     _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
-        # No node after it needs an iterator here: `_default_seed` finds the seed.
+        # No iterator is needed: random steps find the seed by `_default_seed`.
         iterator: DatasetIterator[T] = iter(self._parent)
         return iterator

@@ -45,8 +45,7 @@ from gristmill._hot.block_call import BlockCall
 # Of each record: the number of its source in the chain, and its key in the source.
 Ids = npt.NDArray[np.void]
 IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
-# The feature of packed elements that has their ids.
-IDS_FEATURE = "gristmill_ids"
+IDS_FEATURE = "gristmill_ids"  # The feature of packed elements that has their ids.
 # The most ids of a row that is cut out of elements laid end to end.
 MAX_IDS_OF_ROW = 1 << 16
 
@@ -383,7 +382,8 @@ def _raise_not_known(dataset: Any, copied: Any) -> Any:
     )
 
 
-# The function that traces the copy of a node: that of the first class that fits.
+# Each function takes a node and its copy, whose parents are traced, and returns the
+# traced node. The first class that fits counts.
 _TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (BlockMapBase, _trace_block_map),
     (MapWithIndexBase, _trace_map_with_index),

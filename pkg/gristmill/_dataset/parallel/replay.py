@@ -43,6 +43,7 @@ def ids(dataset: IterDataset[Any], state: Any) -> Ids:
 
 
 def _compute_next(dataset: Any, state: Any) -> Any:
+    """Return the output after a state, computed by a new iterator."""
     with suppress_observation():
         iterator = iter(dataset)
     try:
@@ -106,6 +107,7 @@ class _SingleThreadCopier:
         return self._copy_without_threads(dataset)
 
     def _copy_without_workers(self, dataset: Any) -> Any:
+        """Return a copy of a chain in workers whose streams this process computes."""
         program = dataset._program
         fields = {
             field.name: getattr(program, field.name)
