@@ -289,7 +289,7 @@ class FilterDatasetIterator(iterators.FilterStep, NodeIterator[T]):
 def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     """Warn or raise if too many of the last `WINDOW` elements were dropped.
 
-    The compiled iterators call it, through `_check_dropped`, after each `WINDOW`.
+    The compiled iterators call it, through `_check_dropped`, after `WINDOW` elements.
 
     Raises:
         ValueError: The ratio reaches `filter_raise_threshold_ratio`.

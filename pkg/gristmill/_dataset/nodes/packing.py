@@ -182,7 +182,7 @@ class RowShuffle:
     group_by: str | None
 
     def order(self, batch: packing.PackedRows, earlier_rows: int) -> list[int]:
-        """Return the numbers of a batch's rows in a random order.
+        """Return the numbers of a batch's rows in the order in which they are returned.
 
         Earlier batches had `earlier_rows` rows; a restored batch has the same order.
         """

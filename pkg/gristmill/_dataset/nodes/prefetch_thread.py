@@ -53,7 +53,8 @@ class PrefetchThread:
         self._computing = False
         # The iterators that the thread closes when it ends; set by `stop`.
         self._to_close: Sequence[Any] = ()
-        # Both are thread-safe. None in the queue: there are no more elements.
+        # Both are thread-safe. None in the queue: elements are too fast, or `stop` was
+        # called.
         self._free_slots = threading.Semaphore(size)
         self._queue: queue.SimpleQueue[PrefetchedElement | None] = queue.SimpleQueue()
         self._background = Background(1, f"gristmill-thread-prefetch-{name}")
@@ -110,7 +111,7 @@ class PrefetchThread:
             self._future.exception()
 
     def _run(self) -> None:
-        """Prefetch elements; the only function that runs in the thread."""
+        """Prefetch elements. This runs in the prefetching thread."""
         probe = self._probe
         while probe is None or probe.waits:
             self._free_slots.acquire()
