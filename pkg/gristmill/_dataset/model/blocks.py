@@ -124,7 +124,11 @@ class StepMapDataset(BlockMapDataset[T]):
 
 
 def checked_index(index: Any) -> int:
-    """Return an index as an int."""
+    """Return an index as an int.
+
+    Raises:
+        TypeError: It is not an int.
+    """
     try:
         return operator.index(index)
     except TypeError as error:
@@ -156,7 +160,11 @@ def indices_from(first: int, count: int) -> Indices:
 
 
 def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]:
-    """Return the epoch of each index, and the offset in it."""
+    """Return the epoch of each index, and the offset in it, both of shape (n,).
+
+    Raises:
+        ZeroDivisionError: `length` is 0.
+    """
     if not length:
         raise ZeroDivisionError("The dataset has no elements, so no index is valid.")
     if indices.dtype.hasobject:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gristmill._dataset.model.names import node_line
 
+# The most lines of a text, and characters of a node.
 MAX_LINES, MAX_CHARS = 100, 300
 
 
@@ -28,6 +29,7 @@ def _lines(dataset: Any) -> Iterator[str]:
     while len(parents) == 1:
         (node,) = parents
         yield _short_node_line(node)
+        # A "transport" node has no parents: continue with the chain in its workers.
         parents = [node.in_workers] if node._KIND == "transport" else node._parents
     for parent in parents:
         for number, line in enumerate(_lines(parent)):

@@ -32,6 +32,7 @@ class ElementNote(ErrorLocation):
 
     def __new__(cls, text: str, node: Any, element: DatasetElement | None) -> Self:
         self = str.__new__(cls, text)
+        # The transform of an iterator is that of its node.
         transform = getattr(getattr(node, "_node", node), "_transform", None)
         self.operation = None if transform is None else transform_name(transform)
         self.key, self.record_index = None, -1
@@ -68,8 +69,10 @@ def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> 
 def last_element_getter(iterator: Any) -> Callable[[], Any]:
     """Return a function that returns the last element that an iterator read.
 
-    The function returns a dataset and an index, or None if they are not known; pass the
-    result to `note_earlier_element`.
+    The function returns a dataset and an index, or None if they are not known.  A node
+    that reads several elements before it computes them calls the function after each
+    read, and passes the result of the one that failed to `note_earlier_element`.
+    `note_step` would name the last element that was read.
     """
     node = iterator
     while not hasattr(node, "_last_element_read"):
@@ -81,7 +84,11 @@ def last_element_getter(iterator: Any) -> Callable[[], Any]:
 
 
 def note_earlier_element(error: BaseException, iterator: Any, element: Any) -> None:
-    """Add a note like `note_step`, for an element of a `last_element_getter`."""
+    """Add a note like `note_step`, for an element of a `last_element_getter`.
+
+    Raises:
+        RuntimeError: See `note`.
+    """
     text = (
         "an element"
         if element is None
@@ -91,13 +98,17 @@ def note_earlier_element(error: BaseException, iterator: Any, element: Any) -> N
 
 
 def is_noted(error: BaseException) -> bool:
-    """Return whether the node that raised an exception has added a note."""
+    """Return whether any node has added a note to an exception."""
     notes = getattr(error, "__notes__", ())
     return any(isinstance(note, (Note, ErrorLocation)) for note in notes)
 
 
 def note_outermost(error: BaseException, iterator: Any) -> None:
-    """Add a note like `note_step`, unless an earlier node raised the exception."""
+    """Add a note like `note_step`, if no node has added a note yet.
+
+    Raises:
+        RuntimeError: See `note`.
+    """
     if not is_noted(error):
         note_step(error, iterator)
 
@@ -117,7 +128,11 @@ def note(error: BaseException, subject: object, doing: str) -> None:
 def _add_element_note(
     error: BaseException, node: Any, doing: str, element: DatasetElement | None
 ) -> None:
-    """Add a note like `note`, with the element as attributes."""
+    """Add a note like `note`, with the element as attributes.
+
+    Raises:
+        RuntimeError: See `note`.
+    """
     _add_note_once(error, node, ElementNote(f"while {node} {doing}", node, element))
 
 

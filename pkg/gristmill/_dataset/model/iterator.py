@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 class _Errors:
     """The records that `IterDataset.on_error` left out or replaced.
 
-    This is not a property, so that a user's iterator may set an attribute of this name.
+    This is not a property, so that a user's iterator may set an attribute of this name:
+    an instance's attribute hides an object without ``__set__``.
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:
         counts: list[BadRecords] = []
         chain = [iterator]
         for each in chain:
-            # Iterators that measure have the attributes of the one that they measure.
+            # An iterator that measures has the attributes of the one that it measures:
+            # do not go on to its parents, which would count the records twice.
             if (counter := getattr(each, "_error_counter", None)) is not None:
                 counts.append(counter.bad_records)
             else:
@@ -64,7 +66,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     # Whether `set_state` was called, so that iteration does not start from the
     # beginning.
     _from_state = False
-    # Times some of the calls, if this is the outermost iterator of a chain.
+    # Times some of the calls, if this is the outermost iterator of a chain. Set by
+    # `gristmill._observe`; None: this iterator is not observed.
     _watch: Any = None
     # Whether this iterator works on the last element that the parent returned.
     _FOLLOWS_PARENT: ClassVar[bool] = False
@@ -79,6 +82,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         if isinstance(parents, DatasetIterator):
             parents = (parents,)
         self._parents: tuple[DatasetIterator[Any], ...] = tuple(parents)
+        # One object, shared by all iterators of the chain.
         self._ctx = _common_context(self._parents)
 
     @property
@@ -193,9 +197,11 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         """Release this iterator's resources, except for its parents. Called once."""
 
     def _abandon(self) -> None:
-        """Stop this iterator's threads while another thread uses the iterator.
+        """Stop background work of an iterator that another thread uses.
 
-        The other thread closes it later.  Nothing that it may use is changed.
+        The calling thread does not own the iterator. An override closes only what any
+        thread may close: `PrefetchThread.stop`, for example, wakes the owner if it
+        waits in ``next``. The owner calls `close` later.
         """
         for parent in self._parents:
             parent._abandon()
@@ -241,7 +247,7 @@ class CheckedIterator(states.Checked, DatasetIterator[T]):
 
 
 class NodeIterator(CheckedIterator[T]):
-    """An iterator over a built-in node. It stores only a position."""
+    """An iterator over a built-in node, with iterators over the node's parents."""
 
     def __init__(self, node: Any) -> None:
         super().__init__([iter(parent) for parent in node._parents])
@@ -254,6 +260,7 @@ class NodeIterator(CheckedIterator[T]):
         stride: int | None = self._node._elements_per_output
         if stride is None:
             return super()._get_next_index()
+        # Round up: the last output may have fewer elements.
         return -(-get_next_index(self._parent) // stride)
 
     def _set_next_index(self, index: int) -> None:
@@ -318,7 +325,10 @@ class ForwardingIterator(CheckedIterator[T]):
 
 
 def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
-    """Merge the contexts of all parents and their ancestors into one."""
+    """Merge the contexts of all parents and their ancestors into one.
+
+    This changes the first parent's context, and sets it in all of the others.
+    """
     if not parents:
         return IteratorContext()
     context = parents[0]._ctx

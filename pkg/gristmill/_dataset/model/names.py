@@ -8,6 +8,7 @@ from typing import Any
 from gristmill import transforms
 from gristmill._base.object_repr import call_text, stored_arguments
 
+# Instances of these are named by their class, functions by their file and line.
 _NAMED_BY_CLASS = (
     transforms.Batch,
     transforms.BlockMap,
@@ -41,6 +42,7 @@ def transform_name(transform: Any) -> str:
 
 def node_line(node: Any) -> str:
     """Return the ``str`` of a dataset or an iterator, without the rest of its chain."""
+    # Only Gristmill's `__str__` returns the whole chain; a user's is kept.
     home = getattr(type(node).__str__, "__module__", "")
     if home.startswith("gristmill.") and hasattr(node, "_node_line"):
         line: str = node._node_line()

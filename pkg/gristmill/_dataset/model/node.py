@@ -223,7 +223,7 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
     """
     copied = copy.copy(dataset)
     copied._parents = tuple(parents)
-    copied.__dict__.pop("_plan", None)
+    copied.__dict__.pop("_plan", None)  # A cached property that has the old parents.
     if isinstance(copied, Dataset):
         copied._update_from_parents()
     return copied

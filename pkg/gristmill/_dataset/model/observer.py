@@ -40,6 +40,7 @@ class Observer(Protocol):
         """Return Grain's message about what an iterator measured."""
 
 
+# The argument of `set_observer`; empty before the call.
 _observers: list[Callable[[], Observer]] = []
 
 

@@ -70,6 +70,7 @@ class DatasetOptions:
     filter_raise_threshold_ratio: float | None = _UNSET
     execution_tracking_mode: ExecutionTrackingMode = _UNSET
     min_shm_size: int = _UNSET
+    # The names of the options that were given: `merge` uses only these.
     _user_set_fields: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ class Checked:
             _thread_state.found_opaque = False
             self._check_state(state)
             if not _thread_state.found_opaque:
-                go_to(self, state)
+                go_to(self, state)  # Parents need not check their parts again.
                 return
         self._go_to(state)
 

@@ -41,6 +41,7 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
 
     Raises:
         NotImplementedError: Datasets do not support one of the transforms.
+        TypeError: A `BucketBatch` is applied to a `MapDataset`.
 
     Example:
         >>> ds = gristmill.MapDataset.range(5)

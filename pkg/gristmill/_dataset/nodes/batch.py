@@ -49,6 +49,7 @@ SPARSE = (
     " `filter`, you need to first convert the dataset to `IterDataset` with"
     " `to_iter_dataset()` and then apply `batch`."
 )
+# What a failed node was doing, in notes: "while ... made the batch up to element 3".
 MAKING_BATCH = "made the batch up to"
 
 
@@ -113,7 +114,7 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
         if self._drop_remainder:
             self._length = self._parent_length // self._batch_size
         else:
-            # Grain uses floating point, which rounds the length of an endless parent.
+            # As in Grain: floating point rounds the length of an endless parent.
             self._length = math.ceil(self._parent_length / self._batch_size)
         stacks = self._batch_fn is None
         self._columns = column_batches_of(self._parent) if stacks else None
@@ -135,7 +136,7 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
             size = min(self._batch_size, self._parent_length - offset)
             ranges.append((offset + epoch * self._parent_length, size))
         if self._columns is not None and _may_skip_elements(self._columns):
-            # Each is a tuple of one batch, or None.
+            # Each is (batch, keys of its records), or None if it must be made of rows.
             results = [self._columns.batch(first, size, None) for first, size in ranges]
             column_batches = [result[0] for result in results if result is not None]
             if len(column_batches) == len(results):
@@ -165,6 +166,7 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
         return batching.make_batch(elements, threads=threads)
 
     def _make_batch(self, elements: list[Any], last_index: int) -> Any:
+        """Return a batch; `last_index` is the parent's index of its last element."""
         try:
             return (self._batch_fn or batching.make_batch)(elements)
         except Exception as error:
@@ -244,7 +246,11 @@ class BatchDatasetIterator(NodeIterator[T]):
             self._batches.close()
 
     def _next_without_deferral(self, eager_chain: Any, state_before: Any) -> Any:
-        """Return the batch after a state, made from a chain that does not defer."""
+        """Return the batch after a state, made from a chain that does not defer.
+
+        The chain's iterator takes the place of the parent until the batch is made.  The
+        parent then continues after the batch.
+        """
         with suppress_observation():
             iterator = iter(eager_chain)
         share_context(iterator, self._ctx)
@@ -259,6 +265,7 @@ class BatchDatasetIterator(NodeIterator[T]):
             iterator.close()
 
     def _make_next_batch(self) -> Any:
+        """Return the next batch, without creating its elements if possible."""
         node = self._node
         parent: Any = self._parents[0]
         if not self._is_open:
@@ -273,12 +280,15 @@ class BatchDatasetIterator(NodeIterator[T]):
             except BaseException:
                 parent.seek(first)
                 raise
-            if type(result) is tuple:  # It holds one batch.
+            # (batch, keys); otherwise the batch must be made of elements.
+            if type(result) is tuple:
                 return result[0]
             parent.seek(first)
         elements = iterators.take(parent, node._batch_size)
         count = len(elements)
         if not count or (node._drop_remainder and count < node._batch_size):
+            # The deferred work of a dropped batch is never done. This exception makes
+            # `deferred_else_eager` do it, which raises the error of a bad element.
             if count and self._eager_chain is not None:
                 raise ValueError("elements of a dropped batch may fail, too")
             raise StopIteration
@@ -295,7 +305,11 @@ class BatchDatasetIterator(NodeIterator[T]):
 
 
 def _may_skip_elements(batches: NativeBatches | ColumnBatches) -> bool:
-    """Return whether batches may be made without elements, which metrics count."""
+    """Return whether batches may be made without elements.
+
+    Metrics count the elements that `SourceMapDataset` reads, so elements are needed if
+    metrics are on. Batches of a table in memory are not counted.
+    """
     return batches.is_table or not monitoring.is_on()
 
 
@@ -317,7 +331,7 @@ def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) 
     Args:
         values: Elements of the same structure, at least 1.
         output_to_shared_memory: Whether to return `SharedMemoryArray`s, except for
-            arrays of dtype object.
+            arrays of dtype object. It has no effect on a single value.
     """
     return batching.make_batch(
         values,

@@ -40,6 +40,7 @@ class BlockMapBase(MapBase):
         if block_size is None:
             has_size = isinstance(transform, transforms.BlockMap)
             block_size = (transform if has_size else transforms.BlockMap).block_size
+        # Replaces the plain function that `MapBase` has stored.
         self._call: BlockCall = BlockCall(self._call, block_size)
         self._preferred_block = self._block_size = self._call.size
 
@@ -61,6 +62,7 @@ class BlockMapMapDataset(BlockMapBase, StepMapDataset[T]):
             failure = error
         # The function may have changed its arguments: make each element again, alone.
         singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
+        # The function works singly but is wrong for blocks: do not hide that.
         if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed elements {indices[0]}, ...")
             raise failure
@@ -80,8 +82,9 @@ class BlockMapIterDataset(BlockMapBase, IterDataset[T]):
 class BlockMapDatasetIterator(CountingIterator[T]):
     """Iterates over the results of a function of several elements.
 
-    The state is the parent's state before the current block, and the number of results
-    of the block that were returned.  Restoring reads the elements for these again.
+    The state is the parent's state before the current block, and the number of its
+    elements that `next` has returned or has raised an exception for.  Restoring reads
+    these again.
     """
 
     _COUNTER_NAME = "given_of_block"
@@ -164,6 +167,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         count = self.counter + len(self._inputs)
         elements = replay(self._parent, count)[self.counter :]
         if self._parent_error is not None:
+            # Move past the element that failed, as when the block was first read.
             with contextlib.suppress(Exception):
                 next(self._parent)
         # An iterator of the user may not return the same elements again.
@@ -187,6 +191,8 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed {len(elements)} elements")
             self._failure = failure
+            # No result is returned for the first element; its `next` raises the error.
+            # The others are computed again.
             return [], 1
         return results, len(results)
 

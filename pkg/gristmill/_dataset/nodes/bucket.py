@@ -218,6 +218,8 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
     def _read_elements(self, groups: Any) -> Iterator[WaitingElement]:
         """Read elements at (element number, parent state, offsets) again."""
+        # The number of the element that the parent returns next; unknown at first, so
+        # that the first group sets the parent's state.
         next_number = -_MAX_REREAD
         for number, state, offsets in groups:
             position = ParentPosition(number, state)
@@ -238,6 +240,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         return states.mismatch(self, f"was saved with other data: {problem}")
 
     def _find_bucket(self, element: Any) -> int:
+        """Return the number of an element's bucket."""
         try:
             bucket: int = self._batches.bucket_of(element)
         except Exception as error:

@@ -205,9 +205,11 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         return self._next()
 
     def get_state(self) -> Any:
-        """Return the position at which the last row, or a group of rows, began."""
+        """Return where the last row, or group of rows, began, and the rows since."""
         return self._make_state()
 
+    # `next` uses this: `get_state` of a chain's last iterator may raise, see
+    # `refuse_missing_states`.
     def _make_state(self) -> Any:
         if self._parent_state is None:
             self._parent_state = self._parent.get_state()
@@ -226,6 +228,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._restart(rest_slices, state["elements_from_buffer_after_checkpoint"])
 
     def _next(self) -> Any:
+        """Return the next row. Used by `__next__`, and by `_skip` to drop the row."""
         if not self._rows and not self._ended:
             self._fill()
         if not self._rows:
@@ -245,7 +248,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             raise
         self._is_filling = False
         self._rows.extend(rows)
-        if not rows:
+        if not rows:  # The parent has ended: the state is its end.
             self._save_position()
         limit = self._splitter.limited_by
         if limit is not None and not self._has_warned:
@@ -327,7 +330,11 @@ def _check_bos(
 
 
 def columns_of(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any, int]:
-    """Return the keys of a row in order, with the column number of each."""
+    """Return the keys of a row in order, with the column number of each.
+
+    A number is an index into the concatenation of all values, all segment ids and all
+    positions, each in the order of `keys`; see `SplitLayout.columns`.
+    """
     columns: dict[Any, int] = {}
     for number, key in enumerate(keys):
         columns[key] = number

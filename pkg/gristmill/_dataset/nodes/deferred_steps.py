@@ -38,6 +38,7 @@ def defer_steps(dataset: Any) -> Any:
 
 
 def _copy(dataset: Any) -> Any:
+    """Return the copy of a chain; None if its last step cannot defer its work."""
     if _is_selection(dataset):
         parent = _copy(dataset._parent)
         return None if parent is None else with_parents(dataset, [parent])
@@ -80,6 +81,7 @@ def can_compute_ahead(dataset: Any) -> bool:
     options = [
         each._read_options for each in nodes if type(each) is PrefetchIterDataset
     ]
+    # 0 threads or no buffer: the user does not want elements to be read ahead.
     if not steps or not all(o.num_threads and o.prefetch_buffer_size for o in options):
         return False
     return type(node) is SourceMapDataset and is_own_source(node._reader)

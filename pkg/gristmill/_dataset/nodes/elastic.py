@@ -184,6 +184,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return self._iterator
 
     def _sharded_iterator(self, function: str) -> ElasticShardsDatasetIterator:
+        """Return the iterator, or raise NotImplementedError if it has no shards."""
         if not isinstance(self._iterator, ElasticShardsDatasetIterator):
             raise NotImplementedError(
                 f"{function} is only supported for IterDataset-based ElasticIterator"
@@ -193,12 +194,14 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return self._iterator
 
     def _get_open_iterator(self) -> DatasetIterator[Any]:
+        """Return the iterator, or a new one if it was closed."""
         if self._iterator._closed:
             del self._iterator
         return self._iterator
 
     @functools.cached_property
     def _iterator(self) -> DatasetIterator[Any]:
+        """The iterator; `_get_open_iterator` replaces it after `close`."""
         if self._chain_to_divide is not None:
             return ElasticShardsDatasetIterator(
                 self._chain_to_divide,
@@ -266,6 +269,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         self._get_batches().start_prefetch()
 
     def _get_batches(self) -> DatasetIterator[Any]:
+        """Return the iterator over this host's batches from `_next_index` on."""
         self._assert_not_closed()
         if self._batches is None:
             node = self._node

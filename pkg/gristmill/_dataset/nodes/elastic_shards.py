@@ -45,7 +45,11 @@ class HostShare(NamedTuple):
 
 
 def share_of(global_batch_size: int, shard: ShardOptions) -> HostShare:
-    """Return the share of a global batch for the host that `shard` describes."""
+    """Return the share of a global batch for the host that `shard` describes.
+
+    Raises:
+        ValueError: The batch cannot be divided equally among the hosts.
+    """
     host, hosts = int(shard.shard_index), int(shard.shard_count)
     batch_size, remainder = divmod(global_batch_size, hosts)
     if remainder:
@@ -95,6 +99,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         return self._get_batches().get_state()
 
     def set_state(self, state: Any) -> None:
+        """See `ElasticIterator.set_state`. Nothing changes if it raises."""
         # In states without shards, each host ran the stream.
         if isinstance(state, Mapping) and state.keys() == {
             "global_next_index",
@@ -136,6 +141,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         self._assert_not_closed()
         host, hosts, batch_size = share_of(self._global_batch_size, self._shard_options)
         own = slice_chain(self._chain_to_divide, host, hosts, sequential=False)
+        # 0: return single elements.
         return iter(own.batch(batch_size) if batch_size else own)
 
     def _replace(

@@ -58,6 +58,7 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
     def open_epoch(self, epoch: int) -> DatasetIterator[T]:
         """Return an iterator over the parent in any epoch."""
         chain = self._parent._in_epoch(epoch) if epoch else self._parent
+        # The chain has the epoch, so ignore that of this thread.
         with suppress_observation(), use_epoch(0):
             iterator: DatasetIterator[T] = iter(chain)
         return iterator
@@ -97,6 +98,7 @@ class EpochDatasetIterator(ForwardingIterator[T]):
     def _move_to_epoch(self, epoch: int) -> None:
         """Replace the parent with the beginning of another epoch."""
         parent = self._node.open_epoch(epoch)
+        # Nodes after this one may have changed the context of the old parent.
         parent._ctx.dataset_options = self._ctx.dataset_options
         parent._ctx.mp_context = self._ctx.mp_context
         self._parent.close()

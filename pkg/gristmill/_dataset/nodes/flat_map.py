@@ -97,6 +97,11 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
         return [splits[n][k] if k < len(splits[n]) else None for n, k in pairs]
 
     def _split(self, element: Any) -> Sequence[Any]:
+        """Return the elements that an element is split into; none if it is absent.
+
+        Raises:
+            ValueError: There are more than `max_fan_out`.
+        """
         if element is None:
             return ()
         splits = list(self._transform.flat_map(element))
@@ -177,6 +182,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         super()._go_to(state)
         self._state_before_element, self._splits = state["parent"], ()
         if self.counter:
+            # At the end, the last count is kept but the parent has no element.
             element = next(self._parent, None)
             self._splits = () if element is None else self._split(element)
 
@@ -184,8 +190,10 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         return self._state_before_element
 
     def _split(self, element: Any) -> Sequence[Any]:
+        """Return the elements that an element is split into, as a sequence."""
         try:
             splits: Any = self._node._transform.flat_map(element)
+            # A sequence may compute its items when `next` reads them.
             return splits if hasattr(splits, "__getitem__") else list(splits)
         except Exception as error:
             self._note_failure(error)

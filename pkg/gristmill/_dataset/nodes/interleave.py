@@ -238,7 +238,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         for place, (number, position, ended) in _iterate_places(state):
             states.flag(self, ended, "exhausted")
             states.count(self, number, "iterators_in_use_indices")
-            if position is None or ended:
+            if position is None or ended:  # None: no dataset was open there.
                 continue
             if number >= self._count:
                 problem = f"has dataset {number}, expected less than {self._count}"
@@ -278,7 +278,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
 
     def _abandon(self) -> None:
         self._reading.close()
-        for iterator in list(self.places):
+        for iterator in list(self.places):  # A copy: its owner may change the list.
             if iterator is not None:
                 iterator._abandon()
 
@@ -294,12 +294,16 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
-        """Open the next dataset in a place, ahead of time from now on if it is slow."""
+        """Open the next dataset in a place; return False if there is none.
+
+        From now on, datasets are opened ahead of time if that is slow.
+        """
         self._assert_not_closed()
         self._has_started = True
         return self._open_next(place)
 
     def _open_first(self) -> None:
+        """Open datasets in the places that have not had one yet."""
         for place, (iterator, end_state) in enumerate(
             zip(self.places, self._end_states, strict=True)
         ):
@@ -321,7 +325,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             except StopIteration:
                 self._next_number = self._stop = number
                 return False
-            if iterator is None:
+            if iterator is None:  # The dataset is absent.
                 continue
             if number in self._future_states:
                 position = self._future_states.pop(number)
@@ -372,7 +376,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
     def _set_next_index(self, index: int) -> None:
         self._check_single("set_next_index")
         self._open_first()
-        if self.places[0] is None:
+        if self.places[0] is None:  # The dataset has ended: open it again at its end.
             self._restore(0, 0, self._end_states[0])
             self._end_states[0] = None
         set_next_index(self.places[0], index)

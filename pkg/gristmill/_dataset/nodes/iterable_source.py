@@ -181,6 +181,7 @@ class IterableSourceIterator(CheckedIterator[T]):
         return opened
 
     def _skip(self, iterator: Iterator[T], count: int) -> None:
+        """Read `count` elements again; raise StateMismatch if there are fewer."""
         for elements_read in range(count):
             cancellation.check()
             try:

@@ -36,6 +36,9 @@ class OpenIterable:
     Args:
         iterable: The iterable, which no other iteration uses if it has a state.
         keeps_state: Whether to use the methods of the iterable that return states.
+
+    Attributes:
+        iterator: Iterates over the iterable. `restore` may replace it.
     """
 
     def __init__(self, iterable: Any, keeps_state: bool) -> None:
@@ -44,6 +47,7 @@ class OpenIterable:
         self._begin()
 
     def _begin(self) -> None:
+        """Begin an iteration, and find the methods that return states."""
         self.iterator: Iterator[Any] = iter(self._iterable)
         # Functions that return the states of the iterable, of its iterator, or of both.
         self._getters: dict[str, Callable[[], Any]] = {}
@@ -121,7 +125,11 @@ def takes_share(function: Any) -> bool:
 
 
 def check_shares(name: str, iterable: Any, count: int) -> None:
-    """Raise ValueError if an iterable cannot be split into `count` shares."""
+    """Raise ValueError if an iterable cannot be split into `count` shares.
+
+    A function needs the parameters of a share; an iterable needs a method ``shard``,
+    and at least as many ``num_shards`` if it has that attribute.
+    """
     if not isinstance(iterable, Iterable):
         if takes_share(iterable):
             return
@@ -170,6 +178,7 @@ def open_iterable(
 
 
 def _share_of(iterable: Any, index: int, count: int) -> Any:
+    """Return share `index` of `count` of an iterable; all of it if `count` is 1."""
     if count == 1:
         return iterable
     part = iterable.shard(num_shards=count, index=index)
@@ -222,6 +231,7 @@ def _parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Paramet
 
 
 def _check_parameters(function: Callable[..., Any]) -> None:
+    """Raise TypeError if a function needs arguments other than those of a share."""
     required = [
         name
         for name, parameter in _parameters_of(function).items()

@@ -40,7 +40,8 @@ METHODS: dict[type, str] = {
     transforms.Batch: "batch",
 }
 WARNING_INTERVAL_S = 60.0
-# The monotonic time of the last warning about each transformation, in s.
+# The monotonic time of the last warning about each transformation, in s.  Any thread
+# may set it; two threads at once may both warn.
 _last_warning_s: dict[str, float] = {}
 
 
@@ -197,7 +198,10 @@ class RandomMapIterDataset(RandomMapBase, IterDataset[T]):
 
 
 class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
-    """Iterates over the results of a function of each element."""
+    """Iterates over the results of a function of each element.
+
+    This and the next classes inherit ``__next__`` from a compiled step.
+    """
 
     _FOLLOWS_PARENT = True
 
@@ -229,10 +233,12 @@ class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[
 
     def __init__(self, node: RandomMapIterDataset[T]) -> None:
         NodeIterator.__init__(self, node)
+        # The epoch of `at_epoch`, else the one that this thread makes iterators for.
         draws = OpDraws(node._seed, node._epoch or epoch_context.epoch)
         iterators.RandomMapStep.__init__(self, self._parent, node._call, draws)
 
     def _processes(self) -> tuple[int, int]:
+        """Return (index, count) of processes; `RandomMapStep` calls it once."""
         context = self._ctx.mp_context
         return context.process_index, context.process_count
 
@@ -281,7 +287,13 @@ class FilterDatasetIterator(iterators.FilterStep, NodeIterator[T]):
 
 
 def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
-    """Warn or raise if too many of the last elements were dropped."""
+    """Warn or raise if too many of the last `WINDOW` elements were dropped.
+
+    The compiled iterators call it, through `_check_dropped`, after `WINDOW` elements.
+
+    Raises:
+        ValueError: The ratio reaches `filter_raise_threshold_ratio`.
+    """
     ratio = skipped / iterators.WINDOW
     text = (
         f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"

@@ -279,7 +279,7 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
 
 
 class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
-    """Iterates over a mixture."""
+    """Iterates over a mixture; `MixStep` defines ``__next__``, `index`, `stopped`."""
 
     _TURNS_AT_ONCE = 1024
 

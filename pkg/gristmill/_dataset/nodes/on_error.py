@@ -97,6 +97,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         self._error_counter: ErrorCounter | None = ErrorCounter(
             node.policy, source, ADVICE
         )
+        # In this process, all elements are of one stream, 0.
         self._errors = RecordErrors(0, node.policy.on_error)
 
     def report_to(self, errors: RecordErrors) -> None:
@@ -160,6 +161,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             return self._errors.replace_record(error, key)
         (feed,) = index_iterators_of(self._parent)
         dataset = feed.dataset
+        # The failed element is the one before `position`.
         substitutes = (
             _Substitute(index, record_of(dataset, index))
             for index in substitute_candidates(feed.position - 1, len(dataset))
@@ -176,7 +178,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         try:
             set_next_index(parent, index)
             element = next(parent)
-            if get_next_index(parent) != index + 1:
+            if get_next_index(parent) != index + 1:  # It was absent, and was skipped.
                 raise LookupError(f"there is no element at index {index}")
         except StopIteration as end:
             raise LookupError(f"there is no element at index {index}") from end
@@ -186,7 +188,10 @@ class OnErrorDatasetIterator(NodeIterator[T]):
 
 
 class _Substitute(int):
-    """The key of a record, and the index of its element in the dataset."""
+    """The key of a record, and the index of its element in the dataset.
+
+    It is an int, because `RecordErrors` reports it as the key of the substitute.
+    """
 
     index: int
 

@@ -299,6 +299,7 @@ class RepeatMapDataset(IndexMapDataset[T]):
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)
 
     def _to_parent_indices(self, indices: Indices) -> Indices:
+        # The parent's later epochs, or its first epoch again.
         if self._reseed_each_epoch:
             return indices
         _, offsets = epochs_and_offsets(indices, len(self._parent))

@@ -32,6 +32,7 @@ class Features:
 
     def __init__(self, struct: Any) -> None:
         leaves, self.treedef = tree.flatten(struct, batching.tree_rules())
+        # The tree with each leaf replaced by its number.
         self._numbers = tree.unflatten(self.treedef, range(len(leaves)))
         places = sorted(
             _walk_trees(self._numbers, self._numbers), key=operator.itemgetter(0)
@@ -141,7 +142,10 @@ def make_layout(
     max_sequences: int | None,
     **fields: Any,
 ) -> PackLayout:
-    """Return a layout with these features and defaults, overridden by `fields`."""
+    """Return a layout with these features and defaults, overridden by `fields`.
+
+    Errors call the argument `rows` by `rows_name`.
+    """
     rows = at_least(1, rows, rows_name)
     if max_sequences is not None and max_sequences <= 0:
         raise ValueError(
@@ -166,7 +170,7 @@ def make_layout(
         lengths=features.lengths,
         keys=features.keys,
         leaves_of=None if features.keys is not None else features.leaves_of,
-        max_sequences=max_sequences or 0,
+        max_sequences=max_sequences or 0,  # 0: no limit.
         **(defaults | fields),
     )
 
@@ -174,7 +178,11 @@ def make_layout(
 def _template(
     features: Features, meta_features: Sequence[str], meta_keys: tuple[Any, ...]
 ) -> dict[Any, Any]:
-    """Return a packed row with column numbers as leaves."""
+    """Return a packed row with column numbers as leaves.
+
+    Columns are the values of all features, their segment ids, their positions, and then
+    the values of `meta_keys`.
+    """
     count = len(features.paths)
     template: dict[Any, Any] = tree.unflatten(features.treedef, list(range(count)))
     packed = [key for key in template if key not in meta_features]
@@ -249,6 +257,7 @@ def _walk_trees(
 
 
 def _word(container: Any, step: Any, rules: Rules) -> str:
+    """Return one step of a path as Grain prints it under the rules for trees."""
     if rules == "plain":
         return repr(step)
     if isinstance(container, Mapping):

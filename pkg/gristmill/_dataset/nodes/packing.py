@@ -182,7 +182,10 @@ class RowShuffle:
     group_by: str | None
 
     def order(self, batch: packing.PackedRows, earlier_rows: int) -> list[int]:
-        """Return the order of a batch's rows; earlier batches have `earlier_rows`."""
+        """Return the numbers of a batch's rows in the order in which they are returned.
+
+        Earlier batches had `earlier_rows` rows; a restored batch has the same order.
+        """
         rng = np.random.default_rng(self.seed + earlier_rows)
         rows = range(len(batch))
         order: list[int] = rng.permuted(rows).tolist()
@@ -192,6 +195,7 @@ class RowShuffle:
         return [row for *_, row in sorted(zip(groups, order, rows, strict=True))]
 
     def _group(self, row: Any) -> Any:
+        """Return the mean of the distinct nonzero values of a row's feature, or 0."""
         if self.group_by not in row:
             raise KeyError(
                 "shuffle_bins_group_by_feature must be one of the features of packed"
@@ -214,6 +218,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
     def __init__(self, node: PackIterDataset) -> None:
         super().__init__(node)
         self._layout = node._layout
+        # The bytes of the values of one row; None before the first batch.
         self._row_bytes: int | None = None
         self._restart(0, 0)
 
@@ -245,6 +250,8 @@ class PackingDatasetIterator(NodeIterator[Any]):
         """Return the parent's position before the batch, and the rows returned."""
         return self._make_state()
 
+    # `next` uses this: `get_state` of a chain's last iterator may raise, see
+    # `refuse_missing_states`.
     def _make_state(self) -> Any:
         if self._first_state is None:
             self._first_state = self._parent.get_state()

@@ -19,7 +19,9 @@ from gristmill._hot import iterators
 from gristmill.sources._columns import Columns
 from gristmill.sources._parquet_files import ParquetFiles
 
+# The number of files that are read in turn.
 CYCLE_LENGTH = 16
+# The most rows that are converted to dicts at once.
 ROWS_AT_ONCE = 256
 
 
@@ -91,7 +93,11 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
 
 class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, Any]]):
-    """Iterates over the rows of a Parquet file, one row group in memory at a time."""
+    """Iterates over the rows of a Parquet file, one row group in memory at a time.
+
+    The compiled `BlockFeeder` defines ``__next__``, which calls `_refill`, and
+    `position`, the number of rows returned.
+    """
 
     _STATE = states.fields(row_group=states.count, index_within_row_group=states.count)
 

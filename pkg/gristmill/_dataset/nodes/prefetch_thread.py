@@ -53,6 +53,8 @@ class PrefetchThread:
         self._computing = False
         # The iterators that the thread closes when it ends; set by `stop`.
         self._to_close: Sequence[Any] = ()
+        # Both are thread-safe. None in the queue: elements are too fast, or `stop` was
+        # called.
         self._free_slots = threading.Semaphore(size)
         self._queue: queue.SimpleQueue[PrefetchedElement | None] = queue.SimpleQueue()
         self._background = Background(1, f"gristmill-thread-prefetch-{name}")
@@ -74,6 +76,7 @@ class PrefetchThread:
         prefetched = self._queue.get()
         self._free_slots.release()
         if self._stopping:
+            # Raises Cancelled if the calling thread is itself no longer needed.
             cancellation.check()
             raise ValueError(CLOSED_TEXT)
         if prefetched is None or prefetched.error is not None:
@@ -84,8 +87,9 @@ class PrefetchThread:
     def stop(self, to_close: Sequence[Any] = ()) -> bool:
         """Stop the thread after its current element, and drop waiting elements.
 
-        Does not block.  Returns False if the thread is still computing and uses the
-        iterator; it then closes the iterators `to_close` when it ends.
+        Does not block, and any thread may call it.  Returns False if the thread is
+        still computing and uses the iterator; it then closes the iterators `to_close`
+        when it ends.
         """
         if self.is_in_fork:
             return True
@@ -94,9 +98,9 @@ class PrefetchThread:
             computing = self._computing
             if computing:
                 self._to_close = to_close
-        self._free_slots.release()
+        self._free_slots.release()  # Wakes the prefetching thread.
         self._background.close()
-        self._queue.put(None)
+        self._queue.put(None)  # Wakes a thread in `take`.
         if not computing:
             self._background.join(JOIN_TIMEOUT_S)
         return not computing
@@ -107,6 +111,7 @@ class PrefetchThread:
             self._future.exception()
 
     def _run(self) -> None:
+        """Prefetch elements. This runs in the prefetching thread."""
         probe = self._probe
         while probe is None or probe.waits:
             self._free_slots.acquire()
@@ -116,6 +121,7 @@ class PrefetchThread:
             prefetched = _read_element(self._source)
             duration_s = time.perf_counter() - start_s
             if not self._set_computing(computing=False):
+                # `stop` has cancelled this thread, but `close` must run to its end.
                 cancellation.revive(threading.get_ident())
                 for iterator in self._to_close:
                     iterator.close()

@@ -82,7 +82,8 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         super().__init__(node)
         # The parent's state before its current batch.
         self._state_before_batch = self._parent.get_state()
-        # The leaves of the parent's current batch, and its number of rows.
+        # The leaves of the parent's current batch, the structure of the first batch,
+        # which all must have, and the number of rows of the current batch.
         self._leaves: list[Any] | None = None
         self._treedef: tree.TreeDef | None = None
         self._rows = 0
@@ -115,6 +116,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
     def _ensure_rows(self) -> bool:
         """Return whether rows are left, after taking the next batch if necessary."""
         while self._leaves is None or self.counter >= self._rows:
+            # The rows of this batch that were returned before a state was saved.
             counter = self.counter if self._leaves is None else 0
             cancellation.check()
             self._state_before_batch = self._parent.get_state()

@@ -24,7 +24,7 @@ from gristmill.sources import as_columns
 
 
 class DatasetKeys:
-    """The keys of a source's records at the indices of a dataset.
+    """The keys of a source's records at the indices of a dataset; see `KeyBlocks`.
 
     Args:
         length: The number of the dataset's elements.

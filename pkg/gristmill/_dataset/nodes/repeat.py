@@ -117,6 +117,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         self._start_state = self._parent.get_state()
         # True if the parent is known to be at its start.
         self._at_start = True
+        # The parent's workers stay alive when it ends.
         self._keep_after_end()
 
     def __next__(self) -> T:
@@ -145,6 +146,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         return f"_{super().__str__()}"
 
     def _begin_next_epoch(self) -> None:
+        """Count an epoch, and move the parent to its start if another one follows."""
         if self._at_start and self._node._num_epochs is None:
             raise ValueError(
                 f"{self} cannot repeat a dataset without elements forever:"
@@ -219,7 +221,7 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._cache = replay(self._parent, self._position)
             self._lacks_elements = False
         # If the state had a full cache, the iterator that saved it has already read
-        # this element.
+        # this element. `replay` skips elements that failed then.
         was_full = self._idle_parent_state is not None
         source = iter(replay(self._parent, 1)) if was_full else self._parent
         try:

@@ -83,6 +83,7 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         """Convert indices to indices of the parent."""
         epochs, places = self._epochs_and_places(indices)
         length = len(self._parent)
+        # Use Python's integers if the sum below might not fit into 64 bits.
         if abs(epochs).max(initial=0) > 2**62 // length:
             epochs = epochs.astype(np.object_)
         parent_indices: Indices = epochs * length + places % length

@@ -54,6 +54,7 @@ def _shards_of(
     future_states = state["future_states"]
     shards = []
     for number in range(count):
+        # A dataset that was opened has ended, unless a place below has it.
         position = future_states.get(number)
         ended = number < state["next_index_in_datasets"] or (
             number in future_states and position is None
@@ -79,6 +80,7 @@ def _state_of(shards: Sequence[Any], cycle_length: int) -> Any:
     ended = [n for n, shard in enumerate(shards) if shard["exhausted"]]
     opened = unfinished[:cycle_length]
     next_number = max(opened, default=-1) + 1
+    # A state has an entry for each place: ended datasets fill the rest.
     in_places = [*opened, *ended][:cycle_length]
     future_states = {n: shards[n]["state"] for n in unfinished[cycle_length:]}
     # Otherwise these datasets would start again.

@@ -35,6 +35,7 @@ def slice_chain(
 
 
 def _slice(dataset: Any, sl: slice, sequential: bool) -> Any:
+    """Return part w of W of a dataset of either kind; `sl` is slice(w, None, W)."""
     if isinstance(dataset, PrefetchIterDataset):
         parent = dataset._parent
         if sequential:

@@ -37,6 +37,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
     def __init__(self, source: Any) -> None:
         super().__init__()
         self._source = source
+        # `_reader` is what elements are read from: `_source`, or its rows.
         # Do not treat an empty array as a table.
         is_empty = isinstance(source, np.ndarray) and not len(source)
         self._reader = source if is_empty else as_table(source)
@@ -61,7 +62,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
 
     def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
         length = known_length(self._reader)
-        keys = indices
+        keys = indices  # If the source has no length, indices are keys.
         if length is not None:
             _, keys = epochs_and_offsets(indices, length)
         if indices.dtype.hasobject:

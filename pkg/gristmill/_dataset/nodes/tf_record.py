@@ -66,6 +66,7 @@ class TFRecordReader:
         path: The file.
     """
 
+    # Names the file in error messages if a subclass does not call this `__init__`.
     _path = "a TFRecord file"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -77,6 +78,7 @@ class TFRecordReader:
         return self._open_at(START)
 
     def _open_at(self, position: TFRecordPosition) -> TfRecordStream:
+        # "none" still verifies the checksums of lengths.
         self._reader.seek(0)
         return records_of(self._reader, self._path, "auto", "none", position)[0]
 
@@ -84,6 +86,7 @@ class TFRecordReader:
         return self._records.__next__()
 
     def seek(self, offset: int) -> None:
+        """Go to the record at an offset that `tell` returned."""
         # The record number is unknown. It is only used in error messages.
         self._records = self._open_at(TFRecordPosition(record=0, offset=offset))
 

@@ -26,6 +26,7 @@ from gristmill._engine.slow_probe import SlowProbe
 
 # Handing an element from one thread to another takes about this long.
 FAST_ELEMENT_S = 20e-6
+# The median time of this many elements decides whether a thread is used.
 PROBED_ELEMENTS = 9
 # The number of untimed elements between two timed ones, when no thread is used.
 ELEMENTS_BETWEEN_PROBES = 16
@@ -129,7 +130,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         # A thread that was stopped and may still use the parent.
         self._stopping_thread: PrefetchThread | None = None
         # A thread is used only if elements take longer than passing them between
-        # threads.
+        # threads.  While `_thread` runs, it adds the times and sets `waits`.
         self._probe = SlowProbe(
             FAST_ELEMENT_S, PROBED_ELEMENTS, ELEMENTS_BETWEEN_PROBES, waits=True
         )
@@ -147,6 +148,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
 
     def __next__(self) -> T:
         probe = self._probe
+        # Fast elements: only the one after the next `count` is timed.
         if count := probe.until_probe:
             probe.until_probe = count - 1
             return self._compute()
@@ -204,8 +206,8 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         if thread is not None and not thread.stop(self._parents):
             for parent in self._parents:
                 parent._abandon()
-            self._closed = True  # The thread closes the parents.
-        self._probe.until_probe = 0
+            self._closed = True  # The thread closes the parents, `super` does not.
+        self._probe.until_probe = 0  # So that the next `next` finds `_closed`.
         super().close()
 
     def _abandon(self) -> None:
@@ -244,6 +246,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             return element
         self._thread = None
         if not isinstance(error, StopIteration):
+            # None: the parent's `get_state` raised, too.
             self._store_state(self._state if state is None else state)
         raise error
 
@@ -270,6 +273,10 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._source, self._parents = parent, (parent,)
 
     def _wait_for_source(self) -> None:
+        """Wait for a stopped thread that uses the parent, then set the parent's state.
+
+        `_stop` and `_go_to` do not wait for it.
+        """
         stopping_thread, self._stopping_thread = self._stopping_thread, None
         if stopping_thread is not None:
             stopping_thread.wait()

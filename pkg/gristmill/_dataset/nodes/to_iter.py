@@ -31,8 +31,8 @@ from gristmill._hot.block_call import BlockLengthError
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
 
-MAX_BLOCK = 512
-BLOCK_NS = 1_000_000
+MAX_BLOCK = 512  # The most elements of a block by default.
+BLOCK_NS = 1_000_000  # The wanted duration of a block.
 
 
 @builds("MapDataset.to_iter_dataset")
@@ -120,7 +120,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self._failure: tuple[int, Exception] | None = None
         # No block crosses this index, so that a worker does not compute past its unit.
         self._block_limit = self._length
-        self._look_ahead = True
+        self._look_ahead = True  # False after `restrict_to`.
         self._elements = _Elements(dataset)
         # During `take_block`: receives each element of a block when it is computed.
         self._block_so_far: list[Any] | None = None
@@ -155,7 +155,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             self.seek(self.position)
 
     def _abandon(self) -> None:
-        self._reading.close()
+        self._reading.close()  # Any thread may call this.
 
     def __str__(self) -> str:
         return type(self).__name__ + self._node._arguments_text()
@@ -228,6 +228,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         return self.dataset, self.position - 1
 
     def _new_reading(self) -> Reading:
+        """Return the object that reads elements, in threads if that is faster."""
         return Reading(
             self._elements,
             self._node._read_options,

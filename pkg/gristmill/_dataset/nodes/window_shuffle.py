@@ -133,6 +133,9 @@ class WindowShuffleIterDataset(WindowShuffleBase, IterDataset[T]):
 class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
     """Iterates over shuffled windows.
 
+    The compiled `BlockFeeder` defines ``__next__``, which calls `_refill` when all
+    elements of a window have been returned.
+
     The state is the position before the current window and the number of its elements
     that were returned.  Restoring reads the window again.
     """
@@ -181,7 +184,7 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
         self._window_length = 0
         self._partial_window, self._restored_window = [], []
         self._parent_ended = False
-        self.seek(0)
+        self.seek(0)  # Drops the elements of the current window.
         position_in_window = state["pos_in_window"]
         if position_in_window:
             window = replay(self._parent, self._node._window_size)
@@ -196,6 +199,7 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
             return window
         if self._parent_ended:
             return []
+        # All elements of the current window, if there is one, have been returned.
         self._window_number += self._window_length > 0
         self._window_length = 0
         if not self._partial_window:

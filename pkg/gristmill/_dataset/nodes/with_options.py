@@ -59,6 +59,7 @@ class WithOptionsIterDataset(WithOptionsBase, IterDataset[T]):
     _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
+        # This node has no iterator of its own.
         iterator: DatasetIterator[T] = iter(self._parent)
         iterator._ctx.dataset_options = self.options.merge(
             iterator._ctx.dataset_options
@@ -106,5 +107,6 @@ class WithSeedIterDataset(WithSeedBase, IterDataset[T]):
     _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
+        # No iterator is needed: random steps find the seed by `_default_seed`.
         iterator: DatasetIterator[T] = iter(self._parent)
         return iterator

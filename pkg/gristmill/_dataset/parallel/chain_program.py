@@ -208,7 +208,7 @@ class ChainStream:
         try:
             element = next(self._iterator)
         except StopIteration:
-            raise
+            raise  # The position does not change at the end.
         except Exception:
             self.position = self._current_position()
             raise
@@ -374,7 +374,7 @@ class ArithmeticStream(ChainStream):
         self._current_run = None
         outputs = self._outputs_of(block[:want], first)
         feed.seek(first + len(outputs))
-        feed.offer(block[len(outputs) :])
+        feed.offer(block[len(outputs) :])  # The next calls return these.
         self.position = self._current_position()
         return outputs
 

@@ -29,6 +29,7 @@ from gristmill._engine.stream import Position
 from gristmill._engine.workers import WorkerBackend
 from gristmill.errors import StateMismatch
 
+# The time without an output before a warning.
 STALL_TIMEOUT_S = 60.0
 # Number of times to retry an element that killed its worker.
 MAX_RESTARTS = 1
@@ -96,7 +97,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         numbers = list(self._program.numbers)
         return {
             "next_index_in_cycle": position.next_stream,
-            "next_index_in_datasets": len(numbers),
+            "next_index_in_datasets": len(numbers),  # All streams are open.
             "iterators_in_use_indices": list(range(len(numbers))),
             "iterators_in_use_states": [
                 self._state_of(stream, stream_position)
@@ -145,8 +146,9 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._run.close()
 
     def _abandon(self) -> None:
+        # Any thread may close a run in workers.
         if isinstance(self._run, RemoteRun):
-            self.close()  # Any thread may call this.
+            self.close()
 
     def _keep_after_end(self) -> None:
         self._keeps_run_after_end = True
@@ -181,7 +183,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             workers=program.workers,
             buffer=self._buffer,
             max_restarts=MAX_RESTARTS,
-            memory_limit=0,
+            memory_limit=0,  # 80 % of the available memory.
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
             backend=backend,
@@ -253,6 +255,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
 
 def _copy(position: RunPosition) -> RunPosition:
+    """Return a copy of a position, because a run changes the lists of its own."""
     positions, ended = list(position.positions), list(position.ended)
     return dataclasses.replace(position, positions=positions, ended=ended)
 

@@ -63,6 +63,7 @@ def multiprocess_prefetch(
         if streams < 1:
             raise ValueError(f"streams must be at least 1, got {streams}.")
     elif workers is not None:
+        # The backend defines the number of workers, so this is the number of streams.
         streams = max(options.num_workers, 1)
     elif options.num_workers == 0:
         return dataset

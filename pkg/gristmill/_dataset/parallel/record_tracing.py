@@ -42,11 +42,10 @@ from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
-# The number of each record's source in the chain, and the record's key in the source.
+# Of each record: the number of its source in the chain, and its key in the source.
 Ids = npt.NDArray[np.void]
 IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
-# The feature of packed elements that has their ids.
-IDS_FEATURE = "gristmill_ids"
+IDS_FEATURE = "gristmill_ids"  # The feature of packed elements that has their ids.
 # The most ids of a row that is cut out of elements laid end to end.
 MAX_IDS_OF_ROW = 1 << 16
 
@@ -313,7 +312,7 @@ def _trace_rebatch(dataset: Any, copied: Any) -> Any:
 
 def _trace_pack(dataset: Any, copied: Any) -> Any:
     layout = dataset._layout
-    column = 3 * len(layout.lengths) + len(layout.meta_keys)
+    column = 3 * len(layout.lengths) + len(layout.meta_keys)  # After all others.
     changed_fields: dict[str, Any] = {}
     if layout.column_keys is not None:
         changed_fields["column_keys"] = (*layout.column_keys, IDS_FEATURE)
@@ -334,7 +333,7 @@ def _trace_pack(dataset: Any, copied: Any) -> Any:
 def _trace_concat_split(dataset: Any, copied: Any) -> Any:
     layout = dataset._layout
     keys = (*layout.keys, IDS_FEATURE)
-    whole = (*layout.whole, True)
+    whole = (*layout.whole, True)  # Ids are never split.
     metas = [key for key, each in zip(keys, whole, strict=True) if each]
     columns = columns_of(keys, metas)
     copied._layout = dataclasses.replace(
@@ -383,7 +382,8 @@ def _raise_not_known(dataset: Any, copied: Any) -> Any:
     )
 
 
-# The function that traces the copy of a node: that of the first class that fits.
+# Each function takes a node and its copy, whose parents are traced, and returns the
+# traced node. The first class that fits counts.
 _TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (BlockMapBase, _trace_block_map),
     (MapWithIndexBase, _trace_map_with_index),

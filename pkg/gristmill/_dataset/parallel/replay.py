@@ -43,6 +43,7 @@ def ids(dataset: IterDataset[Any], state: Any) -> Ids:
 
 
 def _compute_next(dataset: Any, state: Any) -> Any:
+    """Return the output after a state, computed by a new iterator."""
     with suppress_observation():
         iterator = iter(dataset)
     try:
@@ -70,6 +71,7 @@ class _SingleThreadCopier:
         return self._tracer.copy(copied)
 
     def _copy_without_threads(self, dataset: Any) -> Any:
+        # The states of this node are its parent's.
         if isinstance(dataset, ThreadPrefetchIterDataset):
             return self._copy_without_threads(dataset._parent)
         if isinstance(dataset, ProcessPrefetchIterDataset):
@@ -82,7 +84,7 @@ class _SingleThreadCopier:
         copied = with_parents(dataset, parents)
         if isinstance(dataset, PrefetchIterDataset):
             copied._read_options = NO_THREADS
-            copied._max_block = 1
+            copied._max_block = 1  # Do not compute elements after the output.
         if isinstance(dataset, OnErrorIterDataset):
             # Only the original iterator counts bad records and quarantines them.
             copied.policy = dataclasses.replace(
@@ -105,6 +107,7 @@ class _SingleThreadCopier:
         return self._copy_without_threads(dataset)
 
     def _copy_without_workers(self, dataset: Any) -> Any:
+        """Return a copy of a chain in workers whose streams this process computes."""
         program = dataset._program
         fields = {
             field.name: getattr(program, field.name)
