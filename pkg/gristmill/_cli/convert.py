@@ -93,7 +93,7 @@ def add_to(commands: Any) -> None:
 
 
 def _add_options_of_inputs(add: Callable[..., Any]) -> None:
-    """Add the options that control outcome inputs are read."""
+    """Add the options that control how inputs are read."""
     add(
         "--from",
         dest="file_format",
