@@ -201,7 +201,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 "overlap_epochs has no effect: the indices of a"
                 f" {type(self._index_sampler).__name__} over a"
                 f" {type(sampler).__name__} cannot be predicted. Use torch's samplers.",
-                stacklevel=5,
+                stacklevel=5,  # The caller of ``iter(loader)``.
             )
         return is_possible
 
