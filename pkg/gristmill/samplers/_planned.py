@@ -161,6 +161,7 @@ def keys_by_lane(
         fill(first, step, keys)
         return keys
     for walk in range(min(walks, count)):
+        # A copy, because `fill` needs a contiguous array.
         part = keys[walk::walks].copy()
         fill(first + walk * step, step * walks, part)
         keys[walk::walks] = part
