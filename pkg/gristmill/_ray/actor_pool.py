@@ -71,7 +71,8 @@ class ActorPool:
         # an actor starts, and when waiting for one may end without success.  Held in
         # all private methods except `_watch`, `_finish_start` and `_is_node_alive`.
         self._changed = threading.Condition()
-        # A reference to the program in the object store; None until the first `open`.
+        # A reference to the program in the object store; None until the first `open`,
+        # or if there is no program.
         self._packed: Any = None
         self._settings: list[settings.Setting] = []
         self._users = 0

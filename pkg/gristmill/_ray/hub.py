@@ -155,9 +155,9 @@ class Hub:
         self._name = name
         self._version = version
         self._options = digest_of(options)
-        # Guards `_jobs` and `_pipelines`, and the fields of their values that change.
-        # The pool and each `SharedStream` have their own locks, which are taken while
-        # this one is held, never the other way around.
+        # Guards `_jobs`, `_pipelines` and the fields of their values that change.  The
+        # pool and each `SharedStream` have their own locks, which are taken while this
+        # one is held, never the other way around.
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._pipelines: dict[str, _Pipeline] = {}
@@ -358,7 +358,7 @@ class Hub:
                 self.leave(job)
             if self._jobs:
                 last_job_s = now
-            # A job that joins now loses the hub, and starts another one.
+            # Read without the lock: a job that joins now starts another hub.
             elif self._pool.failure or now - last_job_s > IDLE_S:
                 self._pool.close()
                 self._ray.kill(self._ray.get_runtime_context().current_actor)

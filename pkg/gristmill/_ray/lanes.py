@@ -64,6 +64,7 @@ class RayLanes:
         self._lanes.start()
 
     def ready(self) -> bool:
+        # Lanes are threads, which have started when `start` returns.
         return True
 
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:

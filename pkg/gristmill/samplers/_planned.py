@@ -107,6 +107,7 @@ class PlannedSampler(abc.ABC):
         return self._keys(first, step, count)
 
     def __len__(self) -> int:
+        # The largest length that Python allows stands for no end.
         return sys.maxsize if self._end_index is None else self._end_index
 
     def __getitem__(self, index: int) -> RecordMetadata:

@@ -124,6 +124,7 @@ class CloudPickler(open_files.Pickler):
     def __init__(
         self, file: io.BytesIO, protocol: int, fix_imports: bool, keep: Any
     ) -> None:
+        # The arguments are those of `pickle.Pickler`; `keep` is its `buffer_callback`.
         cloudpickle_table = cloudpickle.Pickler.dispatch_table
         torch_table = ForkingPickler(io.BytesIO()).dispatch_table
         # Set before the base class reads it.

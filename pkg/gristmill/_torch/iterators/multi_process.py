@@ -378,7 +378,11 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return self._pool
 
     def _shutdown_workers(self) -> None:
-        """End the workers; torch and trainers call this method by its name."""
+        """End the workers.
+
+        Trainers call it, and so does `__del__` of torch's class, which the garbage
+        collector may run in any thread.
+        """
         if self._shutdown or self._pool is None:
             return
         self._shutdown = True
