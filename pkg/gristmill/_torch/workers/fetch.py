@@ -114,7 +114,10 @@ class FetchProgram:
 
 
 class FetchStream:
-    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`."""
+    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`.
+
+    The worker's main thread calls all methods.
+    """
 
     def __init__(self, program: FetchProgram, worker: int) -> None:
         self._program = program
