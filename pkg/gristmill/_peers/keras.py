@@ -49,6 +49,7 @@ def adapt(adapters: Any) -> None:
 
     def new_adapter(cls: type[Any], dataset: Any) -> Any:
         is_own = isinstance(dataset, _OWN_CLASSES)
+        # Python then calls `__init__` of the returned class, a subclass of `cls`.
         return object.__new__(own_adapter if is_own else cls)
 
     adapters.is_grain_dataset = is_grain_dataset
@@ -65,6 +66,7 @@ def recognise_datasets(utils: Any) -> None:
     if keras_is_grain_dataset is None or keras_get_type_spec is None:
         return
 
+    # Without `DataLoader`, like Keras's function.
     def is_grain_dataset(dataset: Any) -> bool:
         is_own = isinstance(dataset, (IterDataset, MapDataset))
         return is_own or keras_is_grain_dataset(dataset)
@@ -115,6 +117,7 @@ def _adapter_class(keras_adapter: Any, utils: Any) -> type[Any]:
         """Passes the elements of a Gristmill loader or dataset to Keras."""
 
         def __init__(self, dataset: Any) -> None:
+            # Keras's attributes.  Its `__init__` refuses classes other than Grain's.
             self._dataset = dataset
             dataset_info = self._get_dataset_info(dataset)
             self._batch_size, self._output_signature = dataset_info
@@ -137,6 +140,7 @@ def _adapter_class(keras_adapter: Any, utils: Any) -> type[Any]:
         def get_tf_dataset(self) -> Any:
             tensorflow = importlib.import_module("tensorflow")
             elements = self._convert_elements(_to_tensorflow)
+            # `from_generator` does not support lists.
             converted = _ConvertedElements(elements, tree.lists_to_tuples)
             return tensorflow.data.Dataset.from_generator(
                 lambda: converted,

@@ -110,7 +110,8 @@ def _map(
         f: Called with the path of a leaf, and the leaf of each tree.
         path: The path of `trees` in the whole trees.
         trees: The trees.
-        is_leaf: Whether to treat a part of the first tree as a leaf.
+        is_leaf: Returns whether to treat a part of the first tree as a leaf; None if
+            all containers are walked.
     """
     first, *others = trees
     if is_leaf is not None and is_leaf(first):
@@ -135,6 +136,7 @@ def _map(
 
 
 def _assert_same(a: Any, b: Any, where: str) -> None:
+    """Raise AssertionError if structures differ; `where` is their path, for texts."""
     containers = (list, tuple, Mapping)
     if isinstance(a, containers) and not isinstance(a, type(b)):
         raise AssertionError(

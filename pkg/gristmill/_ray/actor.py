@@ -28,6 +28,7 @@ from gristmill.sources._share import share_among
 
 Bytes = npt.NDArray[np.uint8]
 
+# The size of the memory for a unit at first.
 INITIAL_BYTES = 64 << 10
 
 
@@ -94,7 +95,7 @@ class ActorLocation(NamedTuple):
 class WorkerActor:
     """Computes units of one program or of several.
 
-    `actor_pool.py` makes it a Ray actor.
+    `actor_pool.py` makes it a Ray actor.  Ray runs the calls of an actor one at a time.
 
     Args:
         packed: The program for calls of `compute`, as written by
@@ -115,6 +116,7 @@ class WorkerActor:
         nesting.become_worker()
         settings.adopt(process_settings)
         _core.keep_freed_memory()
+        # Each actor may have an equal part of the requests in flight to a remote host.
         share_among(actors)
         self._number = number
         self._actors = actors
@@ -171,6 +173,7 @@ class WorkerActor:
             server.close()
 
     def _load_program(self, packed: Bytes) -> _Server:
+        # `worker.load` reads a program from a file.
         fd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC)
         try:
             with open(fd, "wb", closefd=False) as file:
@@ -259,6 +262,7 @@ class _Server(worker.Server):
         unit: Any = _Unit(task, self._slot, continues_stream)
         self.compute(unit)
         status, outputs, _, position = self._slot.committed
+        # The slot counts the failure as an output, but it is not in `positions`.
         positions = self._positions[: outputs - (self._failure is not None)]
         payload = self._slot.committed_bytes()
         load = self._measure(start_s)
@@ -283,6 +287,8 @@ class _Server(worker.Server):
         result: UnitResult,
         memory: Bytes | None = None,
     ) -> tuple[int, int] | None:
+        # Before the base class empties `outputs`.  If it has to cut them, it calls this
+        # method again.
         self._positions = [position for _, _, position in result.outputs]
         written = super()._write(writer, result, memory)
         self._failure = result.failure

@@ -68,9 +68,11 @@ class ActorPool:
         self._kind = ray.remote(WorkerActor).options(**options)
         # Guards the fields below, and those of the actors.  Some threads read `count`,
         # `failure`, `_closed` and the actors' `loss_reason` without it.  Notified when
-        # an actor starts, and when waiting for one may end without success.
+        # an actor starts, and when waiting for one may end without success.  Held in
+        # all private methods except `_watch`, `_finish_start` and `_is_node_alive`.
         self._changed = threading.Condition()
-        # A reference to the program in the object store; None until the first `open`.
+        # A reference to the program in the object store; None until the first `open`,
+        # or if there is no program.
         self._packed: Any = None
         self._settings: list[settings.Setting] = []
         self._users = 0
@@ -165,6 +167,7 @@ class ActorPool:
             if ready or actor.loss_reason:
                 break
         ready_s = time.perf_counter()
+        # The answer is ready, or the actor is lost.  The transfer may take long.
         while True:
             try:
                 answer = self._ray.get(reference, timeout=ACTOR_CHECK_S)
@@ -188,6 +191,8 @@ class ActorPool:
             error: The exception that waiting for the answer raised.
         """
         exceptions = self._ray.exceptions
+        # Ray raises the same errors if only the process ended.  Then the node is alive,
+        # and the unit may be the cause.
         has_died = isinstance(error, exceptions.ActorDiedError)
         node_lost = isinstance(
             error, (exceptions.RayActorError, exceptions.ObjectLostError)
@@ -253,6 +258,7 @@ class ActorPool:
         return next((actor for actor in self._actors if lane in actor.lanes), None)
 
     def _replace(self, actor: Actor, why: str) -> None:
+        """Start another actor in place of a lost one, unless that was done before."""
         if actor in self._actors:
             actor.loss_reason = why
             metrics.count_lost_actor()
@@ -351,7 +357,7 @@ class ActorPool:
             location, error = None, exception
         with self._changed:
             actor = self._starting.pop(reference)
-            if actor not in self._actors:
+            if actor not in self._actors:  # It was removed while it started.
                 return
             if error is None:
                 actor.location = location
@@ -364,6 +370,7 @@ class ActorPool:
             self._changed.notify_all()
 
     def _count_failed_start(self, error: Any) -> None:
+        # An exception of `__init__` counts as an actor that cannot load the program.
         has_died = isinstance(error, self._ray.exceptions.RayActorError)
         if has_died and not error.actor_init_failed:
             self._ended_starts += 1

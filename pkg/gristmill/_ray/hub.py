@@ -24,7 +24,8 @@ from gristmill._ray.pool import ActorLost, Lane
 from gristmill._ray.shared import LaggingError, SharedStream, Unit
 
 NAMESPACE = "gristmill"
-# The hub runs at most this many calls at a time; Ray queues the others.
+# The hub runs at most this many calls at a time, each in a thread; Ray queues the
+# others.
 MAX_CALLS = 256
 # A job that has made no call for this long, in s, counts as ended.
 JOB_TIMEOUT_S = 30.0
@@ -154,15 +155,16 @@ class Hub:
         self._name = name
         self._version = version
         self._options = digest_of(options)
-        # Guards `_jobs` and `_pipelines`, and the fields of their values that change.
-        # The pool and each `SharedStream` have their own locks, which are taken while
-        # this one is held, never the other way around.
+        # Guards `_jobs`, `_pipelines` and the fields of their values that change.  The
+        # pool and each `SharedStream` have their own locks, which are taken while this
+        # one is held, never the other way around.
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._pipelines: dict[str, _Pipeline] = {}
         # Maps each lane that waits for a shared unit to the lane that computes it.
         # Each call sets and removes only its own lane, without a lock.
         self._computing_lanes: dict[Lane, Lane] = {}
+        # The largest job sets the number of actors, see `_resize`.
         self._pool = ActorPool(None, 0, options, reports_progress=False)
         self._pool.open()
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
@@ -217,7 +219,7 @@ class Hub:
                 del self._pipelines[pipeline.name]
                 self._pool.release_lanes(pipeline.name)
                 self._pool.drop_program(pipeline.name)
-            if self._jobs:
+            if self._jobs:  # Otherwise the actors stay for the next job, for `IDLE_S`.
                 self._resize()
 
     def heartbeat(self, job: str) -> HubStatus:
@@ -307,6 +309,7 @@ class Hub:
             method = handle.compute_of.options(num_returns=2)
             return method.remote(pipeline.name, (pipeline.packed,), *task)
 
+        # `num_returns=2`: Ray returns a reference for each item of the returned tuple.
         started_call = self._pool.call(lane, start_call)
         if started_call is None:
             return UnitRejected(self._pool.failure)
@@ -355,6 +358,7 @@ class Hub:
                 self.leave(job)
             if self._jobs:
                 last_job_s = now
+            # Read without the lock: a job that joins now starts another hub.
             elif self._pool.failure or now - last_job_s > IDLE_S:
                 self._pool.close()
                 self._ray.kill(self._ray.get_runtime_context().current_actor)

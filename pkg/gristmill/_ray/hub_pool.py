@@ -66,6 +66,7 @@ class HubPool:
         self._parts = parts
         self._version = version
         self._job = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        # The number of calls of `open` without a `close` yet.
         self._users = 0
         self._closing = threading.Event()
         self._membership: Membership | None = None
@@ -77,11 +78,13 @@ class HubPool:
         # The reason why a hub refused this job; empty if none did.
         self._refusal = ""
         # Keyed by location, so that all answers of an actor count for one object.
+        # Lanes add actors, and the thread sets their `loss_reason`, without a lock.
         self._actors: dict[ActorLocation, Actor] = {}
         # The number of each lane of this job in calls of the hub.  Threads of several
         # lanes add to it without a lock, so numbers come from a counter.
         self._lane_numbers: dict[Lane, int] = {}
         self._next_lane_number = itertools.count()
+        # Used by the pool's thread, and by each thread that waits for a hub to start.
         self._progress = StartProgress(ray)
         # The reason why no more answers will come; empty until then.
         self.failure = ""
@@ -140,12 +143,13 @@ class HubPool:
                 if reply.why:
                     self.failure = reply.why
                     return None
-                self._drop(hub)
+                self._drop(hub)  # This job has to join again.
                 continue
             ready_s = time.perf_counter()
             try:
                 answer = self._wait_for_reply(reply.answer[0])
             except self._ray.exceptions.ObjectLostError:
+                # The node that held the answer was lost.  Have the unit computed again.
                 lost = reply.unit
                 continue
             if answer is None:
@@ -178,6 +182,7 @@ class HubPool:
             hub.leave.remote(self._job)
 
     def _digest_parts(self) -> dict[str, str]:
+        """Return a digest of each attribute of the program, and of `parts`."""
         parts = {**vars(self._program), **self._parts}
         return {name: digest_of(part) for name, part in parts.items()}
 
@@ -216,6 +221,7 @@ class HubPool:
             num_cpus=0,
         )
         hub = actor_class.remote(self._name_in_texts(), self._version, self._options)
+        # None: the pool was closed.  Empty: the hub has added the job.
         refusal = self._wait_for_reply(hub.join.remote(self._membership))
         if refusal:
             self._refusal = self.failure = refusal

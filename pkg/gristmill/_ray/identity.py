@@ -53,6 +53,7 @@ class _Digest:
             self._update(type(value).__name__, len(value))
             self._add_all([*value[:MAX_ITEMS], *value[MAX_ITEMS:][-MAX_ITEMS:]])
         elif isinstance(value, (set, frozenset)):
+            # The order of a set differs between processes.
             self._update("set", sorted(digest_of(item) for item in value))
         elif isinstance(value, dict):
             self._update(type(value).__name__, len(value))
@@ -96,6 +97,7 @@ def _parts(value: object) -> list[object]:
         return [vars(value)] if hasattr(value, "__dict__") else []
     if isinstance(reduced, str):
         return [reduced]
+    # Pickle's optional items: state, list items, pairs of dict items, and a setter.
     factory, arguments, *optional = reduced
     state, items, pairs = [*optional, None, None, None][:3]
     return [factory, arguments, state, [*(items or ())], [*(pairs or ())]]

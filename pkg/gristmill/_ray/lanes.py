@@ -33,6 +33,7 @@ from gristmill._ray.actor import Bytes, TaskResult, UnitTask
 from gristmill._ray.metrics import CallTiming, RayMetrics
 from gristmill._ray.pool import Lane, Pool, TimedResult
 
+# Reported as the wait status of a lane, which has no process that exits.
 UNKNOWN_STATUS = -1
 # A lane gives up a unit after this many actors in a row were lost by other causes.
 MAX_LOSSES = 20
@@ -63,6 +64,7 @@ class RayLanes:
         self._lanes.start()
 
     def ready(self) -> bool:
+        # Lanes are threads, which have started when `start` returns.
         return True
 
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
@@ -99,6 +101,7 @@ class _Lanes:
         self._scheduler = scheduler
         self._payloads = _Payloads()
         self._owner_pid = os.getpid()
+        # Set by `start` and `close`.  The lanes read `_closing`.
         self._started = self._closing = False
 
     def start(self) -> None:
@@ -130,7 +133,7 @@ class _Lanes:
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """Decode an output; see `gristmill._engine.workers.Workers.receive`."""
         element, keys = receive_output(self._scheduler, due)
-        if due.error:
+        if due.error:  # The slot has the failure itself.
             return element, keys
         start_s = time.perf_counter()
         unit, is_last = divmod(element, 2)
@@ -157,6 +160,7 @@ class _Lanes:
             self._payloads.clear()
 
     def _lane_id(self, lane: int) -> Lane:
+        # The lanes of several schedulers may use the pool, see `followed_by`.
         return str(id(self)), lane
 
     def _run(self, lane: int) -> None:
@@ -198,6 +202,9 @@ class _Lanes:
     ) -> TaskResult | None:
         """Return the answer for a unit; None if its actor was lost or none is left.
 
+        Also returns None after `MAX_LOSSES` lost actors.  The caller then reports that
+        the lane has exited.
+
         Args:
             lane: The lane that computes the unit.
             unit: The unit.
@@ -222,7 +229,7 @@ class _Lanes:
         for _ in range(MAX_LOSSES):
             start_s = time.perf_counter()
             reply = self.pool.compute(self._lane_id(lane), task)
-            if reply is None:
+            if reply is None:  # The pool was closed or has failed.
                 return None
             if isinstance(reply, TimedResult):
                 answer = reply.result
@@ -259,7 +266,7 @@ class _Lanes:
             used = slot_writer.encode(writer, outputs, failure)
         except slot_writer.SlotTooSmallError as need:
             address = end.request_larger_slot(need.bytes)
-            if address is None:
+            if address is None:  # The unit was withdrawn, or there is no memory for it.
                 return
             writer = slot_writer.SlotWriter(address, need.bytes)
             used = slot_writer.encode(writer, outputs, failure)

@@ -128,6 +128,7 @@ class RayMetrics:
                 actor, RemoteWorkerStats(location.pid, location.address)
             )
             self._stats[actor] = stats._replace(
+                # The first answer was computed before `first` was measured.
                 alive_s=last.alive_s - first.alive_s + first.computing_s,
                 busy_s=last.busy_s - first.busy_s + first.computing_s,
                 calls=stats.calls + 1,

@@ -20,7 +20,8 @@ NO_LANE = ("", -1)
 class Actor:
     """An actor, from the request to start it until it is lost.
 
-    The lock of its pool guards the fields that change.
+    The lock of its `ActorPool` guards the fields that change.  A `HubPool` has no lock
+    for them, and changes only `loss_reason`.
 
     Attributes:
         number: Its number in the pool.

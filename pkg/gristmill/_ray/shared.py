@@ -82,7 +82,7 @@ class SharedStream:
             lane: The lane that has the unit computed, if no lane has yet.
             job: The job of the lane.
             lost: The number of a unit whose answer was lost, to replace it; -1 if none
-                was lost.
+                was lost.  If another job has replaced it, its number differs.
 
         Raises:
             LaggingError: The unit was dropped.

@@ -50,7 +50,7 @@ def begin(loader: Any) -> int:
     else:
         epoch = previous.latest + 1
     setattr(loader, _ATTRIBUTE, Epochs(epoch, None, sampler_epoch))
-    if draw_epoch(epoch) == 1:
+    if draw_epoch(epoch) == 1:  # The first epoch that repeats the order of another.
         _warn_of_fixed_order(loader)
     return epoch
 

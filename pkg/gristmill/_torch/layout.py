@@ -154,6 +154,7 @@ def has_dataset_states(parts: Iterable[State | None]) -> bool:
     """Return whether workers' states contain states of datasets or their iterators."""
     for part in filter(None, parts):
         fetcher = part[FETCHER_STATE] or {DATASET_ITER_STATE: None}
+        # If not both are None.
         if not part[DATASET_STATE] is fetcher[DATASET_ITER_STATE] is None:
             return True
     return False
@@ -171,6 +172,7 @@ def read(state: Mapping[str, Any], loader: Any) -> SavedState:
     key, kind = (
         (SNAPSHOT, "multiprocess") if workers else (NUM_YIELDED, "single process")
     )
+    # A map-style dataset resumes from both kinds.
     if key not in state and not (
         map_style and (SNAPSHOT in state or NUM_YIELDED in state)
     ):

@@ -154,6 +154,7 @@ class StatefulDataLoader(DataLoader[T]):
             memory_limit=memory_limit,
         )
         if snapshot_every_n_steps is not None:
+            # `workers=1`, because it is allowed without workers, too.
             check_count("snapshot_every_n_steps", snapshot_every_n_steps, 0, workers=1)
         self.snapshot_every_n_steps = snapshot_every_n_steps
         # This attribute and the next one have the names of torchdata's loader.

@@ -139,6 +139,7 @@ class DistributedSampler(PlannedSampler):
         indices = first + step * np.arange(count, dtype=np.int64)
         epochs, positions = np.divmod(indices, self._epoch_length)
         positions %= self._records_per_epoch
+        # Positions in `_record_keys`, which has the records of one epoch after another.
         positions += epochs * self._records_per_epoch
         return self._record_keys.keys(positions)
 

@@ -147,6 +147,7 @@ class GroupOrder:
             index += count * step
 
     def _fill_epoch(self, epoch: int, offset: int, step: int, out: Int64Array) -> None:
+        """Fill `out` from an offset in an epoch on; the steps stay in the epoch."""
         if not self._reshuffle:
             epoch = 0
         line = self._line(epoch)
@@ -168,12 +169,14 @@ class GroupOrder:
                 part[:] = order[place - low :: stride][:count]
                 part += low
             else:
+                # Seeds have 32 bits.
                 seed = _hash(self._seed, epoch, low) >> 32
                 plan = KeyPlan.range(high - low, low).shuffle(seed)
                 plan.fill(place - low, stride, part)
             done += count
             place += count * stride
-        # `out` has places, which the shifts of their groups convert to keys.
+        # `out` has places, which the shifts of their groups convert to keys.  `numbers`
+        # has the index in `groups` of each place's group.
         groups, numbers, _ = find_chunks(line.bounds, out)
         out += line.shifts[groups][numbers]
 
@@ -203,6 +206,8 @@ class GroupOrder:
         bounds = line.bounds[groups.start : groups.stop : self._window]
         windows = bounds[1:].searchsorted(np.arange(low, high), "right")
         # Windows keep their order; equal random numbers keep the order of places.
+        # A window has at least one place, so the windows of `_MAX_SORTED` places have
+        # numbers of 16 bits.
         sort_keys >>= np.uint64(16)
         sort_keys |= windows.astype(np.uint64) << np.uint64(48)
         order = sort_keys.argsort(kind="stable").astype(np.uint16)
@@ -218,6 +223,7 @@ class GroupOrder:
         return rank * per_lane + min(rank, remainder)
 
     def _line(self, epoch: int) -> _Line:
+        """Return the line of an epoch, which is computed unless it is in the cache."""
         line = self._lines.get(epoch)
         if line is None:
             order = np.empty(len(self._sizes), np.int64)

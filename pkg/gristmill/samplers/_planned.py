@@ -107,6 +107,7 @@ class PlannedSampler(abc.ABC):
         return self._keys(first, step, count)
 
     def __len__(self) -> int:
+        # The largest length that Python allows stands for no end.
         return sys.maxsize if self._end_index is None else self._end_index
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -161,6 +162,7 @@ def keys_by_lane(
         fill(first, step, keys)
         return keys
     for walk in range(min(walks, count)):
+        # A copy, because `fill` needs a contiguous array.
         part = keys[walk::walks].copy()
         fill(first + walk * step, step * walks, part)
         keys[walk::walks] = part

@@ -43,6 +43,7 @@ class SequentialSampler(PlannedSampler):
         if seed is not None:
             check_integer("seed", seed)
             seed = operator.index(seed)
+            # The key of a record's generator, `seed` plus its index, has 128 bits.
             if not 0 <= seed <= 2**128 - num_records:
                 raise ValueError(
                     f"seed must be in [0, 2**128 - num_records], got {seed}."
@@ -66,6 +67,7 @@ class SequentialSampler(PlannedSampler):
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         end = first + step * count
         keys = np.arange(first, end, step, dtype=np.int64)
+        # Only a sampler without an end, see `_endless`, gets indices after its epoch.
         return keys if end <= self._epoch_length else keys % self._epoch_length
 
     def _key(self, index: int) -> int:

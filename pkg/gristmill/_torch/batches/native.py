@@ -46,6 +46,7 @@ def is_torch_collate(collate_fn: Any) -> bool:
         getattr(function, "__globals__", None) is own_globals
         for function in rules.values()
     )
+    # The program may also have removed rules.
     return are_own and rules.keys() >= {torch.Tensor, np.ndarray, int}
 
 
@@ -176,6 +177,7 @@ def _unpatched_table(dataset: Any) -> Table | None:
 
 def _table(dataset: Any) -> Table | None:
     """Return the table of a dataset, or None if a gather may differ from torch."""
+    # An object's own function, which torch would call.
     if "__getitems__" in getattr(dataset, "__dict__", ()):
         return None
     make_table = _TABLE_MAKERS.get(type(dataset))

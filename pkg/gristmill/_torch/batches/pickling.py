@@ -67,6 +67,7 @@ def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
     if 0 in shape:
         return None
     products = itertools.accumulate(reversed(shape), operator.mul, initial=1)
+    # Without the last product, which is the number of elements.
     return tuple(products)[-2::-1]
 
 
@@ -123,6 +124,7 @@ class CloudPickler(open_files.Pickler):
     def __init__(
         self, file: io.BytesIO, protocol: int, fix_imports: bool, keep: Any
     ) -> None:
+        # The arguments are those of `pickle.Pickler`; `keep` is its `buffer_callback`.
         cloudpickle_table = cloudpickle.Pickler.dispatch_table
         torch_table = ForkingPickler(io.BytesIO()).dispatch_table
         # Set before the base class reads it.
@@ -212,7 +214,7 @@ def _pool_of(owner: Any) -> Pool:
     """Return the pool of a batch's buffer, whose memory belongs to `owner`."""
     if type(owner) is _StorageMemory:
         return id(owner.storage)
-    # The memory of other owners, such as Arrow's, is read-only.
+    # The memory of other owners, such as Arrow's, is read-only, so copies may share it.
     return None if isinstance(owner, np.ndarray | bytearray) else 0
 
 

@@ -51,6 +51,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return len(self._whole)
 
     def __bool__(self) -> bool:
+        # Otherwise Python would call `__len__`, which may raise or return 0.
         return True
 
     def __next__(self) -> T:
@@ -265,7 +266,7 @@ def _as_tensor(array: Any) -> Any:
         array = array.astype(array.dtype.newbyteorder("="))
     try:
         return torch.from_numpy(array)
-    except ValueError:
+    except ValueError:  # Negative strides.
         return torch.from_numpy(array.copy())
-    except TypeError:
+    except TypeError:  # Torch does not have the dtype.
         return array

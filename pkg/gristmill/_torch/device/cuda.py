@@ -118,6 +118,9 @@ class CudaCopies:
     batches.  If CUDA refuses (in some containers and virtual machines), no other slot
     is tried.
 
+    The thread that iterates calls all methods.  The garbage collector may call `close`
+    after that, in any thread.
+
     Args:
         cuda: The device.
         depth: The number of unfinished copies up to which `place` does not wait.
@@ -162,6 +165,7 @@ class CudaCopies:
         stream = self._cuda.current_stream()
         stream.wait_event(placed.copied_event)
         if stream != placed.stream:
+            # The program has changed its stream since `place`.
             stream.wait_stream(placed.stream)
             for target in placed.targets:
                 self._cuda.keep_until_done(target, stream)

@@ -15,7 +15,10 @@ from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 
 class _Moves:
-    """Moves batches to a device by ``to``, which does nothing for the CPU."""
+    """Moves batches to a device by ``to``, which does nothing for the CPU.
+
+    It has the methods of `CudaCopies`, which `DeviceIterator` calls.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -221,7 +224,7 @@ def to_device(
     if device.type == "cuda":
         moves = CudaCopies(Cuda(device), depth)
     elif device.type == "cpu":
-        depth = min(depth, 1)
+        depth = min(depth, 1)  # A depth below 1 still raises ValueError.
     if hasattr(iterator, "state_dict") and not hasattr(iterator, "get_state"):
         return StatefulDeviceIterator(iterator, moves, depth)
     return DeviceIterator(iterator, moves, depth)

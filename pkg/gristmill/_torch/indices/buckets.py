@@ -123,6 +123,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
             # If the step has too few batches, the remaining ranks repeat some.
             indices = step[self.rank % len(step)]
             if self.rank >= len(step) and self.remainder is Remainder.PAD:
+                # `WithMask` returns the samples at these indices as padding.
                 indices = indices + count
             batch: list[int] = indices.tolist()
             yield batch
@@ -155,6 +156,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
             end = len(full) - len(full) % ranks
             steps += (full[at : at + ranks] for at in range(0, end, ranks))
             leftover += full[end:] + batches[len(full) :]
+        # In the order in which the batches of a step are full.
         steps.sort(key=lambda step: step[-1].last)
         if self.remainder is Remainder.DROP:
             # Drop random batches: the last ones are always those of long samples.

@@ -275,5 +275,6 @@ def _next_blocks(sampler: Any) -> Iterator[Block]:
     if type(sampler) is not SequentialSampler:
         generator = (sampler.generator or torch.default_generator).clone_state()
     if type(sampler) is RandomSampler and sampler.generator is None:
+        # Torch seeds a generator for each epoch from its default one.
         generator = _make_generator(generator)
     return _DRAWS[type(sampler)](sampler, generator)

@@ -201,7 +201,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 "overlap_epochs has no effect: the indices of a"
                 f" {type(self._index_sampler).__name__} over a"
                 f" {type(sampler).__name__} cannot be predicted. Use torch's samplers.",
-                stacklevel=5,
+                stacklevel=5,  # The caller of ``iter(loader)``.
             )
         return is_possible
 
@@ -239,7 +239,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 " set_epoch chose another epoch than the next one. Pass the loader a"
                 " generator that no other code uses, and give a DistributedSampler"
                 " consecutive epochs.",
-                stacklevel=3,
+                stacklevel=3,  # The caller of ``iter(loader)``.
             )
 
     def _send_first_requests(self, pool: ResizablePool, early_count: int = 0) -> None:
@@ -249,6 +249,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             pool: The workers.
             early_count: The number of requests that were sent before the epoch began.
         """
+        # The window of `WorkerTurns`: 0 if no worker may miss its turn.
         position, window = self._position, 0 if self._in_order else self._window
         if position is not None:
             try:
@@ -350,7 +351,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     def _request_each(self, requests: Sequence[Any]) -> Iterator[Answer]:
         """Send request i, which is not for a batch, to worker i; yield the answers.
 
-        No request for a batch may be unanswered.
+        No request for a batch may be unanswered.  `_pin_thread` then waits for its next
+        request, and leaves these answers to this thread.
         """
         pool = self._open_pool()
         for worker, request in enumerate(requests):
@@ -376,7 +378,11 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return self._pool
 
     def _shutdown_workers(self) -> None:
-        """End the workers; torch and trainers call this method by its name."""
+        """End the workers.
+
+        Trainers call it, and so does `__del__` of torch's class, which the garbage
+        collector may run in any thread.
+        """
         if self._shutdown or self._pool is None:
             return
         self._shutdown = True

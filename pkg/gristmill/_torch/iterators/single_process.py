@@ -32,6 +32,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
     ) -> None:
         self._position = position
         self._epoch = self._begin_epoch(loader)
+        # Torch's `__init__` calls ``iter(dataset)``, which may draw random numbers.
         with use_epoch(epochs.draw_epoch(self._epoch)):
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)

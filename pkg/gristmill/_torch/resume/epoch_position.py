@@ -168,6 +168,7 @@ class SingleProcessPosition(EpochPosition):
 
     def _replay(self, fetch: Callable[[Any], Any], batches: int) -> None:
         """Compute the delivered batches again, and ignore errors that were raised."""
+        # All requests to an iterable dataset are the same, see `EndlessSampler`.
         request = next(iter(self.sampler.index_sampler))
         for _ in range(batches):
             try:

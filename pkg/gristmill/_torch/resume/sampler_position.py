@@ -57,6 +57,8 @@ class SamplerPosition:
         self._order = _IteratedOrder(None if self._is_batched else iteration)
         # None until the epoch begins.
         self._items: Iterator[Any] | None = None
+        # If a library has advanced or replaced `iteration`, its items are yielded, and
+        # not an order drawn in blocks.
         draws_blocks = type(index_sampler) in (BatchSampler, RandomSampler)
         if draws_blocks and not private.is_unread(iteration, index_sampler):
             self._items = iteration
@@ -165,6 +167,7 @@ class SamplerPosition:
             samples = self._order.samples(sampler, count)
             return _batches(samples, self.index_sampler) if is_batched else samples
         blocks = _after(blocks, count)
+        # Draw the first block now.
         first = next(blocks, None)
         blocks = itertools.chain([] if first is None else [first], blocks)
         if is_batched:
@@ -195,6 +198,7 @@ class _GeneratedOrder:
         sampler = copy.copy(sampler)
         sampler.generator = self.generator
         iterator = iter(sampler)
+        # Draw the first sample now, see `_begin_epoch`.
         samples = itertools.chain([*itertools.islice(iterator, 1)], iterator)
         return itertools.islice(samples, count, None)
 
@@ -229,7 +233,7 @@ class _IteratedOrder:
         """Return the samples after the first `count`."""
         if self.iterator is None:
             self.iterator = iter(sampler)
-        if not isinstance(sampler, private.EndlessSampler):
+        if not isinstance(sampler, private.EndlessSampler):  # All its items are None.
             next(itertools.islice(self.iterator, count, count), None)
         return self.iterator
 

@@ -215,7 +215,7 @@ class WorkersPosition(EpochPosition):
                 " which ones. A loader that resumes from it may skip or repeat batches."
                 " Implement both methods in the dataset or in its iterator, or pass"
                 " in_order=True.",
-                stacklevel=4,
+                stacklevel=4,  # The caller of `StatefulDataLoader.state_dict`.
             )
         main_snapshot = {
             layout.NUM_WORKERS: self._workers,
@@ -251,6 +251,8 @@ class WorkersPosition(EpochPosition):
             steps = self.delivered % self._interval + self._unanswered_count
         else:
             steps = (self.delivered + self._unanswered_count) % self._interval
+        # Workers take turns, so the last `_workers` requests before a snapshot include
+        # the last one of each worker.
         return steps + self._workers >= self._interval
 
     def _take_first_snapshot(self) -> None:
@@ -330,12 +332,14 @@ def _exchange_generators(
 
 
 def _skip(next_batch: Callable[[], Answer | None], batches: int) -> None:
+    """Take and drop some batches, at most those that are left."""
     for _ in range(batches):
         if next_batch() is None:
             break
 
 
 def _unpickle(worker: int, state: bytes | None) -> State:
+    """Return a worker's state in torchdata's layout; None stands for no state."""
     if state is None:
         parts = (layout.DATASET_STATE, layout.FETCHER_STATE)
         return {layout.WORKER_ID: worker, **dict.fromkeys(parts)}

@@ -114,7 +114,10 @@ class FetchProgram:
 
 
 class FetchStream:
-    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`."""
+    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`.
+
+    The worker's main thread calls all methods.
+    """
 
     def __init__(self, program: FetchProgram, worker: int) -> None:
         self._program = program
@@ -128,7 +131,8 @@ class FetchStream:
         self._iteration = 0
         self._fetched_count = 0
         self._is_exhausted = False
-        # The error of `worker_init_fn` or of the first fetcher, until it is reported.
+        # The error of `worker_init_fn` or of the first fetcher, until it is the answer
+        # to a request.
         self._start_error: ExceptionWrapper | None = None
         self._set_up_worker()
 
@@ -140,11 +144,11 @@ class FetchStream:
         """
         self._alloc = alloc
         epoch_context.epoch = 0
-        if request.item(0) == requests.IN_EPOCH:
+        if request.item(0) == requests.IN_EPOCH:  # See `requests.with_epoch`.
             epoch_context.epoch = request.item(1)
             request = request[requests.EPOCH_WORDS :]
         unpacked = requests.unpack(request)
-        if type(unpacked) is list:
+        if type(unpacked) is list:  # A batch of keys, the most frequent request.
             data, state = self._fetch(unpacked), None
         else:
             data, state = self._answer_request(unpacked)
@@ -172,7 +176,8 @@ class FetchStream:
         with_state = isinstance(request, requests.WithState)
         data = self._fetch(request.request if with_state else request)
         if isinstance(data, Exhausted):
-            # This worker has no later answer that could contain its state.
+            # This worker has no later answer that could contain its state, so send it
+            # even if it was not requested.
             with_state = bool(self._program.states)
         if not with_state:
             return data, None
@@ -180,6 +185,7 @@ class FetchStream:
             states = layout.dataset_states(self._dataset, self._fetcher)
             return data, pickle.dumps({layout.WORKER_ID: self._worker, **states}, 5)
         except Exception:
+            # The error of the batch, if it has one, is raised instead of this one.
             failed = isinstance(data, ExceptionWrapper)
             return data if failed else self._wrap_exception(), None
 
@@ -202,7 +208,7 @@ class FetchStream:
         Errors in skipped batches are ignored.
         """
         self._begin_iteration(request)
-        if request.size == 0:
+        if request.size == 0:  # Only begins the iteration, see `NextBatch`.
             return None
         while not self._is_exhausted:
             is_requested = self._fetched_count == request.number
@@ -245,7 +251,7 @@ class FetchStream:
         """
         program, kinds = self._program, private.DatasetKind
         saved = program.states[self._worker] if program.states else None
-        if self._iteration > 0:
+        if self._iteration > 0:  # A later epoch.
             saved = None
         if saved is not None:
             layout.restore(self._dataset, saved[layout.DATASET_STATE])

@@ -107,6 +107,7 @@ class WorkerPool:
         self._may_restart = options.max_restarts > 0
         # The user's context, or None for the default.
         self._context = options.multiprocessing_context
+        # To explain, in a fork of this process, why `next` fails there.
         self._owner_pid = os.getpid()
         # The iteration over the dataset, and the batches requested from each worker
         # in it.
@@ -125,11 +126,13 @@ class WorkerPool:
         self.started: StartedProcesses | None = None
         self.scheduler = _core.Scheduler(
             workers=workers,
+            # The core allows ``workers * (buffer + 2)`` units at a time.
             buffer=max(0, -(-window // workers) - 2),
             kind=_core.UnitKind.REQUEST,
             unit_records=1,
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit or 0,
+            # Each worker is a stream.  Requests, not positions, determine its outputs.
             lengths=[-1] * workers,
             positions=[(0,)] * workers,
             next_stream=0,
@@ -146,6 +149,7 @@ class WorkerPool:
 
     def make_successor(self, workers: int, window: int) -> WorkerPool:
         """Return a pool, not yet started, for the same map-style dataset."""
+        # None: the new workers begin with the dataset unchanged.
         states = [None] * workers if self._program.states else ()
         program = dataclasses.replace(self._program, workers=workers, states=states)
         return WorkerPool(program, self._options, window)
@@ -241,6 +245,7 @@ class WorkerPool:
                 )
             case "exited":
                 raise worker_died_error(result)
+        # "closed", or "forked" in another process.
         raise worker_texts.closed_error(self._owner_pid)
 
     def usage(self) -> LocalStats:
@@ -295,6 +300,7 @@ class WorkerPool:
         return True
 
     def _take_answer(self, result: _core.NextResult) -> Answer:
+        """Decode the answer, and let the scheduler go on to the next one."""
         worker = result.stream
         answer = self._receive(result)
         self.scheduler.advance()
@@ -311,7 +317,7 @@ class WorkerPool:
 
     def _decode(self, result: _core.NextResult) -> Answer:
         element, _ = receive_output(self.scheduler, result)
-        if result.error:
+        if result.error:  # See `Answer.error`; errors of users' code are in `value`.
             return Answer(result.stream, error=failures.unpack_failure(element))
         try:
             value, state = encoding.decode(element)

@@ -85,7 +85,8 @@ class ResizablePool:
             successor = self._pool.make_successor(count, window)
             try:
                 successor.start()
-                # Of size 0: the workers answer it as soon as they have started.
+                # Of size 0: the workers answer it as soon as they have started, with
+                # their error if they could not start.
                 for worker in range(count):
                     successor.send(worker, requests.NextBatch(0, 0, 0, None))
             except BaseException:
@@ -128,6 +129,7 @@ class ResizablePool:
     def next(self, timeout_s: float | None = None) -> Answer | None:
         """Wait for the next answer, and return it; see `WorkerPool.next`."""
         # Read before `_old_pools`: `switch_to_successor` may run in another thread.
+        # The pool is then either still the current one, or found in `_old_pools`.
         current = self._pool
         while True:
             try:
@@ -167,7 +169,8 @@ class ResizablePool:
     def _receive_first_answers(self, successor: WorkerPool) -> bool:
         """Take the first answers that have arrived; return whether all have.
 
-        The caller holds the lock.
+        If an answer is an error, ends the successor and raises it.  The caller holds
+        the lock.
         """
         try:
             while self._unstarted_workers:

@@ -46,5 +46,5 @@ def _warn_of_jax() -> None:
         " therefore forks of a launcher process, which does not have this program's"
         ' variables. Pass multiprocessing_context="launcher" to choose that'
         ' explicitly, or "fork" to fork anyway.',
-        stacklevel=9,
+        stacklevel=9,  # The caller of ``iter(loader)``.
     )

@@ -39,6 +39,8 @@ _CLOSE_REQUEST = 1 << 32
 
 
 class _RunningWorker(NamedTuple):
+    """A process, the number of its worker, and how many processes that has had."""
+
     worker: int
     generation: int
     process: BaseProcess
@@ -71,9 +73,9 @@ class StartedProcesses:
         # An eventfd that wakes the thread.  Workers write to request larger slots,
         # and `close` to end the thread.
         self._wakeup = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        # Set by `close`.
+        # Set by `close`; the thread reads it before it starts a replacement.
         self._closing = False
-        # By pidfd.
+        # By pidfd, which becomes readable when the process ends.
         self._running: dict[int, _RunningWorker] = {}
         self._thread = threading.Thread(
             target=self._watch, name="gristmill-workers", daemon=True
@@ -86,7 +88,7 @@ class StartedProcesses:
             Exception: A worker could not be started, for example because the dataset
                 cannot be pickled.
         """
-        self._scheduler.start_alone()
+        self._scheduler.start_alone()  # The core starts no processes itself.
         try:
             for worker in range(self._program.workers):
                 self._start(worker, 1)
@@ -117,6 +119,7 @@ class StartedProcesses:
             self._thread.join()
 
     def _start(self, worker: int, generation: int) -> None:
+        """Start a process, and report it to the core."""
         by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
             target=_SERVE,
@@ -221,6 +224,7 @@ def _serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    # -1: no zygote waits for the start of this worker.
     engine_worker.serve(
         cast(Runnable, program), arena.fd, wakeup.fd, -1, worker, generation
     )

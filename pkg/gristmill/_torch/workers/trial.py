@@ -49,6 +49,7 @@ class TorchTrial:
         options = {"num_workers": workers, "persistent_workers": False}
         if workers and loader.prefetch_factor is None:
             options["prefetch_factor"] = DEFAULT_PREFETCH
+        # Torch's `__setattr__` refuses to set `persistent_workers` again.
         loader.__dict__.update(options, _iterator=None, overlap_epochs=False)
         self._generator_states = [
             (generator, generator.get_state()) for generator in _generators(loader)

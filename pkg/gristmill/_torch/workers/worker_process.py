@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 from gristmill import _core
 from gristmill._torch.workers.started import StartedProcesses
 
-# The longest time to wait for the pid of a process that is starting.
+# The longest time to wait for the pid of a process that is starting, and the time
+# between two checks.
 _PID_TIMEOUT_S = 60.0
 _PID_POLL_S = 0.002
 
