@@ -201,10 +201,10 @@ cdef class Splitter:
     def fill(self, parent):
         """Take elements from an iterator until a row is complete or the iterator ends.
 
-        Returns a list of the rows, that which was being filled first, and whether the
-        iterator has ended.  If the iterator raises,
-        or an element does not match the layout, that element is dropped, and the next
-        call continues after it.
+        Returns a list of the rows, and whether the iterator has ended.  Rows of single
+        elements come after the other row, if there is one.  If the iterator raises, or
+        an element does not match the layout, that element is dropped, and the next call
+        continues after it.
         """
         cdef bint ended = False
         cdef list rows, leaves

@@ -69,7 +69,7 @@ cdef PyObject* time_call "gristmill_time"(
 ) noexcept:
     """Return ``iterator._watch.call(iterator, kind.__next__)``; NULL if it raises.
 
-    ``_watch`` is a `Watch`, which gristmill._observe sets before it sets `_timing`.
+    ``_watch`` is a `ChainWatch`, which gristmill._observe sets before the first call.
     """
     call, advance = (<object>iterator)._watch.call, (<object>kind).__next__
     iterator._timing = 2

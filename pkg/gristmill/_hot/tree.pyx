@@ -82,7 +82,7 @@ cdef inline int _enter_recursion(const char* where) except -1:
 
 
 cdef int _kind(object tree):
-    """Return the kind of an element if it is the same under both sets of rules."""
+    """Return an element's kind if both sets of rules agree on it; else UNKNOWN."""
     cdef object cls = type(tree)
     if cnp.PyArray_CheckExact(tree):
         return LEAF

@@ -204,7 +204,7 @@ class ParquetFiles:
                     columns=list(self.columns),
                     use_threads=threads_to_compute() > 1,
                 )
-            # The file is unchanged, so only a cached footer can differ from it.
+            # `change` found no change, so a cached footer must be wrong.
             group_count = self._first_group[number + 1] - self._first_group[number]
             row_count = int(self.rows[group])
             if (group_count, row_count) != (

@@ -58,8 +58,8 @@ class RequestLimit:
     def begin(self) -> int:
         """Count a request that starts, and return the value to pass to `end`.
 
-        It is the number of failures until now.  A failure of a request that began
-        before the last counted failure is not counted.
+        It is the number of failures counted until now.  If a request began before the
+        last of them, its own failure is not counted.
         """
         self.in_flight += 1
         return self._failures

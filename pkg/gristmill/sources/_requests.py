@@ -129,8 +129,7 @@ class HostRequests:
 class _Thread:
     """A thread that waits for its turn.
 
-    The lock of `HostRequests` guards `is_wanted`.  The thread that ends another request
-    calls `start`.
+    The lock of `HostRequests` guards `is_wanted`.  Any thread may call `start`.
     """
 
     def __init__(self) -> None:

@@ -159,7 +159,7 @@ def _shape(kind: Mapping[str, Any]) -> Shape:
 
 
 def _check_nesting(leaf: Leaf, feature: Mapping[str, Any]) -> None:
-    """Raise ValueError if `Leaf` cannot find the values of such a leaf in a record."""
+    """Raise ValueError if `Leaf` does not support a leaf's shape in its sequences."""
     if leaf.encoding == "none" and leaf.shape.count(None) > 1:
         raise _unsupported(leaf.names, feature, "of a shape that records do not store")
     if leaf.lengths and leaf.encoding != "image" and None in leaf.shape:
