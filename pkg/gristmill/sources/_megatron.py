@@ -100,7 +100,6 @@ class MegatronDataSource(RecordSource[npt.NDArray[np.number[Any]]]):
                     f" {self._dtype} for {names[0]} and"
                     f" {np.dtype(DTYPES[index.dtype_code])} for {name}."
                 )
-        # One byte for each sequence; empty if the data sets are not multimodal.
         self._modes = b"".join(index.modes for index in indices)
         super().__init__(names, [(0, len(index)) for index in indices], opener, {})
 

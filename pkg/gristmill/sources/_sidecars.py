@@ -21,8 +21,7 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
 
     Args:
         path: The data file, or its URL.
-        kind: The format, a folder of the cache: ``"array_record"``, ``"tf_record"``,
-            ``"tar"``, ``"lines"`` or ``"tokens"``.
+        kind: The format: ``"array_record"``, ``"tf_record"`` or ``"tar"``.
         index_dir: If not None, the only folder to consider.
     """
     import hashlib  # Slow to import.
