@@ -48,6 +48,7 @@ cdef extern from "core/batches/concat_split.hpp" namespace "gristmill" nogil:
         int64_t used(size_t feature)
 
 cdef enum:
+    # The limits of a block; it has at least one row.  A returned row keeps its block.
     _BLOCK_BYTES = 1 << 16
     _BLOCK_ROWS = 32
 
@@ -60,7 +61,7 @@ cdef class _RowBlock:
     cdef list columns  # The arrays in the order of the keys of a returned row.
     cdef list bos  # For each feature a cell with its BOS token, or None.
     cdef vector[RowMatrix] matrices  # Views of the arrays, by feature.
-    cdef Py_ssize_t row_count, used_rows
+    cdef Py_ssize_t row_count, used_rows  # `Splitter._write` counts `used_rows`.
 
     def __init__(self, layout, list leaves):
         cdef Py_ssize_t nbytes = 0
@@ -69,7 +70,7 @@ cdef class _RowBlock:
             make_matrix((1, length), leaf, None)
             for length, leaf in zip(layout.lengths, leaves)
         ]
-        for matrix in single_rows:
+        for matrix in single_rows:  # 8: the int32 segment id and position of a cell.
             nbytes += cnp.PyArray_NBYTES(matrix) + 8 * cnp.PyArray_DIM(matrix, 1)
         self.row_count = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // max(nbytes, 1)))
         self.values = [
@@ -116,6 +117,7 @@ cdef class Splitter:
     cdef object _layout
     cdef tuple _keys, _column_keys
     cdef bint _split_full_rows
+    # The row being filled; and a row of one element, see `_pack_full_row`.
     cdef unique_ptr[RowFiller] _filler, _single_row_filler
     # The last feature that ended a row because it is never cut.
     cdef readonly object limited_by
@@ -199,9 +201,10 @@ cdef class Splitter:
     def fill(self, parent):
         """Take elements from an iterator until a row is complete or the iterator ends.
 
-        Returns the rows, and whether the iterator has ended.  If the iterator raises,
-        or an element does not match the layout, that element is dropped, and the next
-        call continues after it.
+        Returns a list of the rows, and whether the iterator has ended.  Rows of single
+        elements come after the other row, if there is one.  If the iterator raises, or
+        an element does not match the layout, that element is dropped, and the next call
+        continues after it.
         """
         cdef bint ended = False
         cdef list rows, leaves

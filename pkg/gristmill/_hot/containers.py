@@ -125,10 +125,11 @@ def raise_mismatch(elements: list[Any], jax: bool) -> NoReturn:
     """
     for position, element in enumerate(elements[1:], 1):
         _check_fits(elements[0], element, jax, position, ())
-    raise AssertionError(elements)
+    raise AssertionError(elements)  # The requirement was violated.
 
 
 def _kind(tree: Any, jax: bool) -> int:
+    """Return the kind of an element; CUSTOM may turn out to be a leaf for jax."""
     kind = NATIVE.get(type(tree))
     if kind is not None:
         return kind
@@ -177,6 +178,7 @@ def _children_like(first: Any, level: TreeLevel, element: Any, jax: bool) -> Any
         )
         keys = aux[1] if kind == DEFAULT else aux
         return tuple(element[key] for key in keys) if has_same_keys else None
+    # By the plain rules, any iterable fits a list or a tuple, also of another length.
     return tuple(element) if hasattr(element, "__iter__") else None
 
 

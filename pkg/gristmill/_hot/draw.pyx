@@ -52,7 +52,7 @@ cdef inline void _set_counter(
     state.counter[1] = 0
     state.counter[2] = op_seed
     state.counter[3] = index
-    state.buffer_pos = 4
+    state.buffer_pos = 4  # All four numbers of the buffer are used up.
     state.has_uint32 = 0
     state.uinteger = 0
 
@@ -143,12 +143,14 @@ cdef class Draws(ReusableGenerator):
     cdef object draw(self, int64_t index):
         cdef uint64_t low
         if not self._has_valid_keys or index < 0:
-            # NumPy checks the key, and raises its own error if it is out of range.
+            # Make a new one.  NumPy checks the key, and raises its own error if it is
+            # out of range.
             return _Generator(_Philox(key=self.seed + index))
         self._ensure_unshared()
         low = self._seed_low + <uint64_t>index
         _set_counter(self._state, 0, 0)
         self._state.key[0] = low
+        # `low` is smaller than one summand if the sum has a carry.
         self._state.key[1] = self._seed_high + (low < self._seed_low)
         return self._generator
 

@@ -50,7 +50,8 @@ def ints_at(list values, indices):
                 f"indices must be less than {length}, the length of the list, and not"
                 f" negative, got {index}."
             )
-        # First pass: store the address of each int.
+        # First pass: store the address of each int.  No Python code runs before the end
+        # of the second pass, so the list keeps its items, unless that pass raises.
         data[i] = <int64_t><uintptr_t>PyList_GET_ITEM(values, index)
     for i in range(count):
         if i + _PREFETCH_DISTANCE < count:

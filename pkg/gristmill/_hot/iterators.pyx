@@ -18,7 +18,9 @@ from gristmill._hot.draw cimport OpDraws
 
 cdef extern from *:
     """
-    // Returns from __next__ without adding its frame to the traceback of an exception.
+    // If the next call is to be timed, returns from __next__ with the result of
+    // time_call, without adding the frame to the traceback of an exception.  `kind` is
+    // the class whose __next__ is timed.
     #define GRISTMILL_TIME(s, kind) if (s->_timing == 1) return gristmill_time(s, kind)
     """
     void return_if_timed "GRISTMILL_TIME"(
@@ -44,6 +46,7 @@ cdef class TimedIterator:
     # The number of elements since the last check, and of those that were dropped.
     cdef Py_ssize_t _window_seen, _window_dropped
     # 1 if the next call is made through ``_watch.call``, 2 during that call, else 0.
+    # `ChainWatch._set_timing` sets it, perhaps in a thread that reads blocks.
     cdef public int _timing
 
     def __iter__(self):
@@ -64,12 +67,16 @@ cdef class TimedIterator:
 cdef PyObject* time_call "gristmill_time"(
     TimedIterator iterator, PyObject* kind
 ) noexcept:
-    """Return ``iterator._watch.call(iterator, kind.__next__)``."""
+    """Return ``iterator._watch.call(iterator, kind.__next__)``; NULL if it raises.
+
+    ``_watch`` is a `ChainWatch`, which gristmill._observe sets before the first call.
+    """
     call, advance = (<object>iterator)._watch.call, (<object>kind).__next__
     iterator._timing = 2
     cdef PyObject* element = PyObject_CallFunctionObjArgs(
         call, <PyObject*>iterator, <PyObject*>advance, <PyObject*>NULL
     )
+    # Otherwise the watch changed it during the call, for example to 0.
     if iterator._timing == 2:
         iterator._timing = 1
     return element
@@ -82,7 +89,8 @@ cdef class StepIterator(TimedIterator):
     the call before the exception propagates.
 
     Attributes:
-        counter: The number of elements seen, including absent ones.
+        counter: The number of elements seen, including absent ones.  `FilterStep` does
+            not count.
     """
 
     cdef object _elements, _call
@@ -105,6 +113,7 @@ cdef class StepIterator(TimedIterator):
             (<object>self)._note_failure(error)
             raise
 
+    # Returns the result for an element that is not absent; `count` others came before.
     cdef object _result(self, object element, int64_t count):
         raise NotImplementedError
 
@@ -149,7 +158,7 @@ cdef class RandomMapStep(StepIterator):
     """
 
     cdef OpDraws _draws
-    cdef int64_t _first, _stride
+    cdef int64_t _first, _stride  # ``(index, count)``; 0 before the first element.
 
     def __init__(self, elements, call, OpDraws draws not None):
         StepIterator.__init__(self, elements, call)
@@ -164,7 +173,10 @@ cdef class RandomMapStep(StepIterator):
 
 
 cdef class FilterStep(StepIterator):
-    """Iterates over the elements for which ``call(x)`` is true, including None."""
+    """Iterates over the elements for which ``call(x)`` is true.
+
+    None is passed to the call like any other element.
+    """
 
     def __next__(self):
         cdef PyObject* result
@@ -298,7 +310,7 @@ cdef class BlockFeeder(TimedIterator):
     """Iterates over elements that are fetched in blocks.
 
     A subclass defines ``_refill(first)``, which returns a list of elements from number
-    `first` on; the list is empty at the end.  The caller owns the list and changes it.
+    `first` on; the list is empty at the end.  BlockFeeder then owns and changes it.
     If an element raises, ``_refill`` increments `position` before the exception
     propagates.
 
@@ -310,7 +322,7 @@ cdef class BlockFeeder(TimedIterator):
         keeps_absent: The argument `keep_absent`.
     """
 
-    cdef list _block
+    cdef list _block  # Elements already returned are replaced by None.
     cdef Py_ssize_t _next_in_block
     cdef readonly bint keeps_absent
     cdef public int64_t position
@@ -337,6 +349,7 @@ cdef class BlockFeeder(TimedIterator):
             self._next_in_block += 1
             self.position += 1
             if not self.keeps_absent:
+                # Like `_count`, without a call, for most elements.
                 if self._window_seen + 1 < WINDOW and element is not <PyObject*>None:
                     self._window_seen += 1
                 else:
@@ -347,7 +360,10 @@ cdef class BlockFeeder(TimedIterator):
             return take_ownership(element)
 
     def offer(self, list block not None):
-        """Set the next elements, so that they need not be fetched."""
+        """Set the next elements, in place of buffered ones, without fetching them.
+
+        This object owns the list from now on, and changes it.
+        """
         self.seek(self.position)
         self._block = block
 

@@ -41,8 +41,8 @@ cdef class _Replacement:
     several times.
     """
 
-    cdef object kind
-    cdef object function
+    cdef object kind  # The type of the leaves to replace.
+    cdef object function  # Returns the replacement of a leaf.
     cdef Py_ssize_t visited  # The number of parts visited so far.
     # For containers with many parts, by address: whether they have leaves to replace.
     cdef unordered_map[uintptr_t, bint] large
@@ -60,13 +60,14 @@ cdef class _Replacement:
         return self.replace_in_container(tree, depth)
 
     cdef object replace_in_container(self, object tree, int depth):
+        """Like `replace_in`, for a dict, list or tuple."""
         cdef uintptr_t address = <uintptr_t><void*>tree
         cdef Py_ssize_t visited_before = self.visited
         cdef object key, part, new
         cdef list parts = []
         cdef bint changed = False
         if not self.large.empty() and self.large.count(address):
-            if self.large[address]:
+            if self.large[address]:  # Its copy is not kept.
                 raise NotPlainError
             return tree
         if _has_only_atoms(tree):

@@ -45,6 +45,7 @@ cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
 
 
 cdef object _item_of(object element, object key):
+    """Return ``element[key]``, or raise KeyError with advice."""
     cdef PyObject* item
     if PyDict_CheckExact(element):
         item = PyDict_GetItemWithError(element, key)
@@ -110,7 +111,7 @@ cdef class Packer:
     """Packs elements into the rows of one batch after another."""
 
     cdef object _layout
-    cdef tuple _keys, _meta_keys, _names
+    cdef tuple _keys, _meta_keys, _names  # See `PackLayout`; `_keys` may be None.
     cdef unique_ptr[RowPlacer] _placer
     cdef vector[int64_t] _capacities  # The cells of each feature in a row.
     cdef vector[int64_t] _lengths  # The cells of each feature in the current element.
@@ -170,7 +171,7 @@ cdef class Packer:
             too_long |= self._lengths[i] > self._capacities[i]
         if too_long:
             raise self._layout.too_long_error(self._lengths)
-        row = self._placer.get().find(self._lengths)
+        row = self._placer.get().find(self._lengths)  # -1 if no row has room.
         if row < 0:
             return False
         if self._values is None:
@@ -218,6 +219,7 @@ cdef class Packer:
                 return state, (element,)
 
     cdef int _allocate(self, list leaves) except -1:
+        """Make the arrays of a batch whose first element has these leaves."""
         cdef list values = []
         cdef Py_ssize_t i
         layout = self._layout
@@ -238,6 +240,7 @@ cdef class Packer:
         return 0
 
     cdef int _write(self, Py_ssize_t row, list leaves) except -1:
+        """Append an element's leaves to a row; change nothing if one fails."""
         cdef RowPlacer* placer = self._placer.get()
         cdef Py_ssize_t i, done, n = len(leaves)
         cdef int64_t begin

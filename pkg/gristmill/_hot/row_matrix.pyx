@@ -77,6 +77,7 @@ cdef inline bint _is_same_dtype(cnp.dtype one, cnp.dtype other):
 cdef bint has_cells_of(cnp.ndarray leaf, cnp.ndarray values):
     cdef int axis, dimensions = cnp.PyArray_NDIM(values)
     cdef int leaf_dimensions = cnp.PyArray_NDIM(leaf)
+    # A leaf has no axis of rows.  A scalar is one cell, which has no other axes.
     if leaf_dimensions != dimensions - 1 and (leaf_dimensions != 0 or dimensions != 2):
         return False
     for axis in range(2, dimensions):

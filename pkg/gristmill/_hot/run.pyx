@@ -43,7 +43,8 @@ cdef object _DROPPED = object()
 # The time of each stage, in ns, by name; None while measuring is off.
 cdef dict _stage_times_ns = None
 cdef clockid_t _clock = 0
-# The thread that is measured, and the total time counted there.
+# The thread that is measured, and the total time counted there.  `begin` and `end`
+# subtract it from the clock, so that a stage excludes the stages inside it.
 cdef unsigned long _measured_thread = 0
 cdef int64_t _counted_ns = 0
 READING = ":read"
@@ -119,7 +120,7 @@ cpdef bint reads_together(kind) except -1:
 
 
 cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
-    """Return all records at once, or None if the source cannot do that or raises.
+    """Return the list of n records, or None if the source cannot do that or raises.
 
     If it raises, the caller reads the records one at a time.  That keeps those before
     the bad one, and the error names the bad one.
@@ -161,7 +162,10 @@ cdef inline int64_t _add_lap(int64_t start_ns, int64_t* total_ns) noexcept:
 
 
 cdef _count_block(int64_t* step_times_ns, tuple steps):
-    """Count the times of a block's steps, and of reading, which is the last item."""
+    """Count the times of a block's steps, and of reading, which is the last item.
+
+    The last step that is measured includes the time of all steps after it.
+    """
     cdef Py_ssize_t k
     _count(READING, step_times_ns[TIMED_STEPS])
     for k in range(min(len(steps), TIMED_STEPS)):
@@ -187,11 +191,12 @@ def run_block(
         out: A list to which the outputs are appended; None: a new list.
         max_outputs: The block ends after this many outputs; -1: no limit.
 
-    The returned ``elements`` are the outputs.  ``kept`` are their places in the
-    block, or None if no record was dropped.  An exception of the source or of a step
-    ends the block and is returned as ``error``, with a note; ``consumed`` then includes
-    the failing record.  A StopIteration means that the source has no more records; that
-    of a step is returned as a RuntimeError.
+    The returned ``elements`` are the outputs.  ``kept`` is a list of their places in
+    the block, or None if no record was dropped.  ``consumed`` is the number of records
+    processed, with dropped ones.  ``error`` is None, unless an exception of the source
+    or of a step ends the block: then it is that exception, with a note, and
+    ``consumed`` includes the failing record.  A StopIteration means that the source has
+    no more records; that of a step is returned as a RuntimeError.
     """
     cdef Py_ssize_t n = -1 if elements is None else PyList_GET_SIZE(elements)
     cdef const int64_t* key_of = _int64_data(keys, n)
@@ -229,7 +234,7 @@ def run_block(
             records = _read_all(
                 source, key_of, n if max_outputs < 0 else min(n, max_outputs)
             )
-            if records is not None:
+            if records is not None:  # Perhaps fewer than n, because of max_outputs.
                 n = PyList_GET_SIZE(records)
         if step_times_ns is not NULL:
             start_ns = _add_lap(start_ns, &step_times_ns[TIMED_STEPS])
@@ -265,11 +270,12 @@ def run_block(
             if outputs_left == 0:
                 break
         else:
-            i = n - 1
+            i = n - 1  # Also right for n = 0, where the loop does not set i.
     except Exception as raised:
         error = raised
         if step_number >= 0:
             error = as_failure(raised, steps[step_number][2])
+            # Without a seed, the step got None as its generator.
             if steps[step_number][0] == RANDOM_MAP and type(draws) is not Draws:
                 if draws is None or draws.at(index_of[i]) is None:
                     error = as_missing_seed_error(error, steps[step_number][2])

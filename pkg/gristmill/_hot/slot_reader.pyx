@@ -39,7 +39,7 @@ cdef class Reader:
 
     cdef const char* slot
     cdef uint64_t used  # The number of committed bytes.
-    cdef object base_factory
+    cdef object base_factory  # See `decode`.
     cdef object base  # The SlotView of this output, or None if no array views the slot.
     cdef uint64_t copy_limit  # The size of the largest leaf that is copied.
     cdef uint64_t copy_budget  # The number of bytes that may still be copied.
@@ -82,7 +82,7 @@ cdef class Reader:
         cdef cnp.ndarray array
         cdef int i
         self.words += 1 + n
-        for i in range(n):
+        for i in range(n):  # The division cannot overflow, unlike the product.
             if dims[i] > 0 and nbytes > self.used // <uint64_t>dims[i]:
                 raise ValueError(
                     f"Arrays must have at most {self.used} bytes, the size of the slot,"
@@ -99,6 +99,7 @@ cdef class Reader:
         return self.view_of(data, descr, n, dims)
 
     cdef object read_buffer(self, uint64_t offset, uint64_t nbytes):
+        """Return an out-of-band buffer of the pickle: a copy, or a view of the slot."""
         cdef const char* data = self.at(offset, nbytes)
         if self.reserve_copy(nbytes):
             return PyByteArray_FromStringAndSize(data, nbytes)
@@ -174,7 +175,7 @@ cdef object _read_element(Reader reader, const Row* row):
 def decode(
     uintptr_t address, uint64_t used, int64_t index, base_factory, uint64_t copy_limit
 ):
-    """Read one output: ``(element, keys, position)``.
+    """Read one output: ``(element, keys, position)``; the last two are int64 arrays.
 
     Args:
         address: The address of the slot.

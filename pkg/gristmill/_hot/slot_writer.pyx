@@ -67,6 +67,7 @@ cdef class SlotWriter:
     def empty(self, shape, dtype):
         """Return an uninitialized array in the slot.
 
+        It begins at a multiple of 64 bytes, as docs/formats/slot.md requires.
         If the slot is full, or the array contains objects, it is in private memory.
         Then `encode` copies or pickles it.
         """
@@ -122,7 +123,11 @@ cdef class SlotWriter:
     cdef Py_ssize_t _append(
         self, const void* data, Py_ssize_t nbytes, Py_ssize_t align
     ) noexcept:
-        """Copy bytes into the slot if they fit, and return their offset."""
+        """Copy bytes into the slot if they fit, and return their offset.
+
+        If they do not fit, they only count in `used`, so that it becomes the size that
+        the slot must have.
+        """
         cdef Py_ssize_t offset = self._allocate(nbytes, align)
         cdef char* target = self._at(offset, nbytes)
         if target is not NULL and nbytes:
@@ -169,7 +174,10 @@ cdef class SlotWriter:
 
 
 def _dump(value):
-    """Pickle with large buffers out of band; return ``(bytes, buffers)``."""
+    """Pickle with large buffers out of band; return ``(bytes, buffers)``.
+
+    ``buffers`` is a list of memoryviews.
+    """
     buffers = []
     read_only = False
 
@@ -198,6 +206,7 @@ def _dump(value):
 
 
 def _pickle_layout(spec, n_words):
+    """Return the layout's bytes; `n_words` is the number of words for its arrays."""
     return _dump((n_words, spec))[0]
 
 
@@ -207,6 +216,7 @@ _cached_layout = functools.lru_cache(CACHE_LIMIT)(_pickle_layout)
 
 
 cdef int _put_keys(SlotWriter writer, object keys, Row* row) except -1:
+    """Write record keys, a sequence or an array of ints, and set the row's fields."""
     cdef cnp.ndarray array = np.ascontiguousarray(keys, np.int64)
     row.n_keys = <uint32_t>cnp.PyArray_SIZE(array)
     row.keys_at = writer._append(cnp.PyArray_DATA(array), cnp.PyArray_NBYTES(array), 8)
@@ -238,7 +248,7 @@ cdef int _encode_one(
     walk = SlotWalk()
     spec = walk.make_spec(element, 0)
     arrays, objects = walk.arrays, walk.objects
-    if spec is None:
+    if spec is None:  # Pickle the element as a whole.
         arrays = []
         objects = [element]
         spec = _OBJECT_SPEC
@@ -279,7 +289,7 @@ cdef int _finish_row(
     SlotWriter writer, Py_ssize_t offset, Row* row, object position,
     Py_ssize_t position_room,
 ) except -1:
-    """Write a row and its position, if they fit into the slot."""
+    """Write a row and its position, padded with 0 to `position_room`, if they fit."""
     cdef Py_ssize_t i, n = len(position)
     cdef char* target = writer._at(offset, sizeof(Row) + 8 * position_room)
     cdef int64_t* position_words = <int64_t*>(target + sizeof(Row))
@@ -308,6 +318,7 @@ cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
     cdef char* target
     writer._array_bounds.clear()
     writer._last_array_end = 0
+    # `failure` has two items; the 0 makes it like an output.
     for _, _, position in outputs if failure is None else [*outputs, (0, *failure)]:
         position_room = max(position_room, <Py_ssize_t>len(position))
     width = sizeof(Row) + 8 * position_room

@@ -34,7 +34,10 @@ cdef const int64_t* _int64_data(
 
 
 cdef list _wide_indices_of(object indices, Py_ssize_t n):
-    """Return the integers of an array of dtype object; None for any other array."""
+    """Return the integers of an array of dtype object; None for any other array.
+
+    Also returns None for a wrong size, so that `_int64_data` raises the error.
+    """
     if cnp.PyArray_Check(indices) and cnp.PyArray_TYPE(indices) == cnp.NPY_OBJECT:
         if cnp.PyArray_SIZE(indices) == n:
             return indices.tolist()
@@ -83,7 +86,7 @@ def apply(list calls not None, list elements not None, indices, list out=None):
         context.wide_indices = <PyObject*>wide_indices
     context.step_times_ns = NULL
     context.clock = 0
-    k = 0
+    k = 0  # The number of the current call, for `note_failure`.
     try:
         if count == 1 and steps[0].kind == MAP:
             # Most blocks have one map step.  This loop takes a quarter fewer

@@ -62,7 +62,7 @@ cdef class TreeDef:
 
     def __reduce__(self):
         if self.kind == LEAF:
-            return "LEAF_DEF"
+            return "LEAF_DEF"  # pickle takes a str as the name of a global.
         return TreeDef, (self.kind, self.cls, self.aux, self.children)
 
     def __repr__(self):
@@ -82,6 +82,7 @@ cdef inline int _enter_recursion(const char* where) except -1:
 
 
 cdef int _kind(object tree):
+    """Return an element's kind if both sets of rules agree on it; else UNKNOWN."""
     cdef object cls = type(tree)
     if cnp.PyArray_CheckExact(tree):
         return LEAF
@@ -136,6 +137,7 @@ def flatten(tree, rules):
 
 
 cdef object _unflatten(TreeDef node, object leaves):
+    """Return the element of a structure; `leaves` is an iterator over its leaves."""
     cdef list items = []
     if node.kind == LEAF:
         return next(leaves)
@@ -215,6 +217,7 @@ cdef TreeDef _transpose(list column, bint jax, list columns):
     elif kind == LIST or kind == TUPLE:
         child_columns = _columns_of_sequences(column, type(first), len(first))
     if child_columns is None:
+        # The first element is of another type, or the others may fit by the rules only.
         level = split(column, jax)
         if level is None:
             columns.append(column)

@@ -23,7 +23,7 @@ cdef class SlotView:
     run on any thread.  The core never frees a slot that has views.
     """
 
-    cdef ArenaSlot* _slot
+    cdef ArenaSlot* _slot  # NULL if __cinit__ raised.
 
     def __cinit__(self, uintptr_t slot):
         self._slot = <ArenaSlot*>slot

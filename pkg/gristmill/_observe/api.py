@@ -40,6 +40,7 @@ def open_chain(
         iterator: Any = ObservedDatasetIterator(dataset, logs, folder, is_users_chain)
     else:
         iterator = open_prefetching(dataset, open_iterator)
+        # Only a DatasetIterator can be watched, and only once.
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
         # Before `watch_chain`, which may change the class for a while.

@@ -16,6 +16,7 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Position, first_unpicklable
 
+# The position of all streams at all times, because outputs repeat forever.
 ONLY_POSITION: Position = (0,)
 
 
@@ -74,14 +75,17 @@ class CachedStream:
 
 
 def cached_run(outputs: tuple[Any, ...], workers: int) -> RemoteRun:
-    """Return a run in which `workers` workers repeat some outputs forever."""
+    """Return a run in which `workers` workers repeat some outputs forever.
+
+    Each worker has one stream.
+    """
     position = RunPosition(0, 0, [ONLY_POSITION] * workers, [False] * workers)
     options = RemoteOptions(
         workers=workers,
         buffer=1,
         max_restarts=0,
         memory_limit=0,
-        stall_timeout=-1.0,
+        stall_timeout=-1.0,  # Never warn.
         stall_action="warn",
     )
     return RemoteRun(CachedProgram(outputs, workers), position, options, None)

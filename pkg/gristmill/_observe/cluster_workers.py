@@ -172,6 +172,7 @@ def _make_loads(usage: RemoteStats) -> list[WorkerLoad]:
 
 
 def _advise_for_consumer(times: _OutputTimes, actors: int) -> Advice:
+    """Advise fewer of `actors` workers if the consumer limits."""
     needed = max(1, math.ceil(actors * times.busy_share / TARGET_BUSY_SHARE))
     text = (
         "The consumer limits the rate: faster data would not help, so more actors would"
@@ -193,7 +194,7 @@ def _advise_for_computing(times: _OutputTimes, actors: int) -> _Advised:
     )
     counts = range(actors, MAX_PREDICTED_FACTOR * actors + 1)
     gains = [times.whole_s / max(times.computing_s / n, min_s) for n in counts]
-    sufficient_gain = 0.95 * max(gains)
+    sufficient_gain = 0.95 * max(gains)  # Of the fewest actors to advise.
     count, gain = next(
         pair for pair in zip(counts, gains, strict=True) if pair[1] >= sufficient_gain
     )
@@ -208,7 +209,7 @@ def _advise_for_computing(times: _OutputTimes, actors: int) -> _Advised:
 
 
 def _advise_for_transfer(times: _OutputTimes, actors: int) -> _Advised:
-    """Advise fewer calls, or fewer bytes."""
+    """Advise fewer calls, at most 64 times fewer, or fewer bytes."""
     idle = (
         f"Actors compute {times.busy_share:.0%} of the time and wait for the rest, so"
         " more of them would not help:"

@@ -20,8 +20,11 @@ MIN_GAIN = 1.1
 # The time to move an output from a worker: a call, and one copy of its bytes.
 CALL_S = 50e-6
 BYTES_PER_S = 4e9
+# The number of threads to try if a stage that can have threads has none.
 MAX_THREADS = 32
+# More workers than cores are useful up to this number, if stages wait.
 MAX_WORKERS = 16
+# A larger share of a stage's time is most of it.
 MAJORITY_SHARE = 0.5
 NO_CHANGE = Advice("The consumer limits the rate: faster data would not help.", 1.0)
 
@@ -65,7 +68,10 @@ def add_advice(report: Report, gains: Sequence[tuple[Change, float]]) -> Report:
 
 
 def predicted_gain(report: Report, workers: int) -> float:
-    """Return how many times as many outputs a second `workers` should give."""
+    """Return how many times as many outputs a second `workers` should give.
+
+    REQUIRES: the report has outputs; `workers` is at least 1.
+    """
     waited_s, consumer_s = _times_per_output(report)
     work_s = (
         _workers_s(report)
@@ -150,7 +156,7 @@ def _find_limit(report: Report) -> tuple[Limit, Stage | None]:
     working = [stage for stage in report.stages if stage.kind != "transport"]
     if not working:
         return "unknown", None
-    top = working[0]
+    top = working[0]  # `diagnose` sorted the stages by their shares.
     second_share = working[1].share if len(working) > 1 else 0.0
     has_majority = top.share > MAJORITY_SHARE
     ratio = BALANCED_RATIO if has_majority else BALANCED_RATIO_OF_MANY
@@ -181,7 +187,7 @@ def _suggest_workers(report: Report, stage: Stage | None) -> list[Change]:
     workers = len(report.workers)
     counts = range(1, _useful_workers(report, stage) + 1)
     gains = [predicted_gain(report, count) for count in counts]
-    sufficient_gain = 0.95 * max(gains)
+    sufficient_gain = 0.95 * max(gains)  # Of the fewest workers to suggest.
     pairs = enumerate(gains, 1)
     count, gain = next(pair for pair in pairs if pair[1] >= sufficient_gain)
     if count <= workers:
@@ -218,7 +224,7 @@ def _suggest_threads(report: Report, stage: Stage | None) -> list[Change]:
     factor = 2 if stage.threads else MAX_THREADS
     time_now_s = waited_s + consumer_s
     gain = time_now_s / (time_now_s - waiting_s * (1 - 1 / factor))
-    threads = 2 * stage.threads or MAX_THREADS
+    threads = 2 * stage.threads or MAX_THREADS  # The latter if it has none.
     text = f"{threads} threads (ReadOptions.num_threads), not {stage.threads}"
     return [Change(text, gain, threads=threads)]
 

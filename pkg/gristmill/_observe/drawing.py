@@ -30,12 +30,13 @@ CHARACTER_WIDTH = 7.3  # Width of a character of the 12-pixel monospaced font.
 LINE_HEIGHT = 16.0
 PADDING = 10.0
 GAP = 28.0
-WRAP_CHARS = 44
+WRAP_CHARS = 44  # Longer lines of names and specs are wrapped.
 COLUMN_WIDTH = WRAP_CHARS * CHARACTER_WIDTH + 2 * PADDING + GAP
-MAX_LINES = 14
+MAX_LINES = 14  # Of a spec; the rest is left out.
 ARROW_HEIGHT = 22.0
 STEM_OFFSET = 14.0  # From the left of a box to its arrow.
 
+# Of boxes, by kind of the node.
 COLORS = {
     "read": "#d6e9f8",
     "order": "#eeeeee",
@@ -72,7 +73,8 @@ def draw(measurement: Measurement, folder: str | None) -> None:
 def make_box(measurement: Measurement, number: int) -> Box:
     """Return the drawing of a node and of all nodes above it.
 
-    The spec is that of an element that was measured, or the one that the node promises.
+    `number` is the node's index in `measurement.meters`; the last node is 0.  The
+    spec is that of an element that was measured, or the one that the node promises.
     """
     meter = measurement.meters[number]
     parents = tuple(make_box(measurement, parent) for parent in meter.inputs)
@@ -128,6 +130,7 @@ def to_text(box: Box) -> str:
 
 
 def _edge(above: str, name: str, below: str) -> str:
+    """Return the text of a node, below the text of its parents; `below` is its spec."""
     return f"{above}\n  ││\n  ││  {name}\n  ││\n  {ARROW_HEAD}\n{below}\n"
 
 
@@ -235,7 +238,10 @@ def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
 
 
 def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
-    """Draw the arrow below a box and the spec next to it; return the y of its end."""
+    """Draw the arrow below a box and the spec next to it; return the y of its end.
+
+    The point (x, y) is the arrow's upper end.
+    """
     lines = [part for line in node.spec.split("\n") for part in _wrap(line, WRAP_CHARS)]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], "..."]

@@ -12,7 +12,7 @@ from gristmill._dataset.nodes.record_batches import records_of
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.native_batches import has_batches
 
-MAX_NODES = 100
+MAX_NODES = 100  # Chains with more nodes are long; see `is_long`.
 
 
 def kind_of(dataset: Any) -> Kind:

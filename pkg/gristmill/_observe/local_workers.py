@@ -24,6 +24,7 @@ def usage_of(iterator: Any) -> LocalStats | None:
 
     For a chain, it is the usage of the last node's workers.
     """
+    # A loader's iterator may have `usage` itself.
     run = getattr(iterator, "_run", iterator)
     usage = run.usage() if hasattr(run, "usage") else None
     if not isinstance(usage, LocalStats):
@@ -46,7 +47,7 @@ def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     for worker in workers:
         alive_s = worker.busy_s + worker.idle_s
         busy = min(worker.busy_s / alive_s, 1.0) if alive_s else 0.0
-        # Sending does not count as busy.
+        # `busy_s` includes sending, but a report does not count it as busy.
         total_s = computing_s + sending_s
         busy *= computing_s / total_s if total_s else 1.0
         loads.append(WorkerLoad(worker.pid, busy, sending_s, worker.outputs))

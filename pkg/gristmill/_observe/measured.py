@@ -21,14 +21,20 @@ from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwat
 T = TypeVar("T")
 # The time between two snapshots that a worker sends.
 SEND_INTERVAL_NS = 50_000_000
-# The size of an element is measured in one of 16 calls.
+# The size of an element is measured in one of 16 calls, beginning with the first one.
 _SIZE_SAMPLE_MASK = 15
 # The number of calls that `measure_costs` times for a median.
 _TRIALS = 101
 
 
 class _MeasuredBase(ParentSpec):
-    """A node with the elements of the node that it measures."""
+    """A node with the elements of the node that it measures.
+
+    Args:
+        node: The node that is measured; it becomes the parent.
+        measurement: The measurement of the chain.
+        meter: The meter of the node.
+    """
 
     _IS_SELECTION = True
 

@@ -63,7 +63,7 @@ def _copy(dataset: Any, measurement: Measurement, copies_user_nodes: bool) -> An
     elif makes_native_batches(dataset) or not (
         copies_user_nodes or is_built_in(type(dataset))
     ):
-        pass
+        pass  # The node is measured with all nodes above it.
     elif meter.kind == "transport":
         node = PassingIterDataset(copy_parents()[0], SendingIterator, measurement)
         node = dataset.with_in_workers(node)

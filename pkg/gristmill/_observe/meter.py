@@ -161,7 +161,7 @@ class _ThreadState(threading.local):
     """The state of this thread.
 
     Attributes:
-        root: The node whose call is the outermost one.
+        root: The node whose call is the outermost one; None between calls.
         nested_ns: The time of other nodes within the current call.
         nested_cpu_ns: The processor time of other nodes within the current call.
     """
@@ -198,7 +198,7 @@ class WorkerNumbers:
 
 
 # ((outermost node, nested_ns, nested_cpu_ns) of the enclosing call, (processor time in
-# ns, sleeps) or None, start in ns)
+# ns, sleeps) or None if `reads_cpu_time` is False, start in ns)
 CallStart: TypeAlias = tuple[tuple[Meter | None, int, int], tuple[int, int] | None, int]
 
 
@@ -278,7 +278,7 @@ class Measurement:
         end_ns = time.perf_counter_ns()
         (outer_root, outer_nested_ns, outer_nested_cpu_ns), cpu, start_ns = call
         duration_ns = end_ns - start_ns
-        cpu_ns = duration_ns
+        cpu_ns = duration_ns  # If the processor time was not read: all was computing.
         others_ns = 0
         meter.reads_cpu_time = (
             duration_ns > MIN_CPU_READ_NS or meter.kind in WAITING_KINDS
@@ -325,7 +325,7 @@ class Measurement:
 
     def snapshot(self) -> bytes:
         """Return all numbers as bytes to send to another process."""
-        self.own.pid = os.getpid()
+        self.own.pid = os.getpid()  # The process may be a fork.
         self.own.alive_ns = time.perf_counter_ns() - self.own.start_ns
         self.own.numbers = [meter.numbers for meter in self.meters]
         self.own.specs = [meter.spec for meter in self.meters]

@@ -18,6 +18,7 @@ from gristmill._observe.summary import execution_summary, summarize
 
 T = TypeVar("T")
 LOG_INTERVAL_S = 60.0
+# The logging thread ends if there was no element for this time.
 IDLE_S = 120.0
 
 
@@ -47,7 +48,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         # Whether the first call has to draw the chain, and to start the logging thread.
         self._must_draw = folder is not None
         self._must_start_log = logs
-        # Ends the logging thread.
+        # Ends the logging thread, which does not refer to this iterator.
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
         self._watch = ChainWatch(self, dataset)

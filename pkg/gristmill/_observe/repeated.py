@@ -56,7 +56,8 @@ def pass_counter_of(dataset: Any) -> PassCounter | None:
         return None  # A user's class without a hash.
     if chain_passes is None:
         return None
-    # In a torch loader, in which random steps draw other numbers.
+    # In a torch loader, random steps draw other numbers in each epoch, so only an order
+    # can repeat.
     if epoch_context.epoch:
         if not chain_passes.has_order or not epoch_context.warns:
             return None

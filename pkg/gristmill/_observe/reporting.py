@@ -54,6 +54,7 @@ def report_of(iterator: Any, verify: bool = False, seconds: float = 2.0) -> Repo
 
 
 def _make_trial(iterator: Any) -> Trial:
+    """Return the trial of an iterator's pipeline; loaders' iterators make their own."""
     if isinstance(iterator, DatasetIterator):
         return ChainTrial(iterator._watch.dataset, iterator)
     trial: Trial = iterator._trial()
@@ -191,6 +192,7 @@ def _report_of_chain(
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
         # Measuring takes time itself, so a run without it gives the waits.
         other_threads = set(threading.enumerate())
+        # It gets a third of the time.
         with suppress_observation():
             unmeasured_report = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
@@ -283,6 +285,7 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
         return []
     wait_per_output_s = report.waited * report.seconds / report.outputs
     stages: list[Stage] = []
+    # The part of the wait for an output that no `Sampling` explains, in s.
     unmeasured_s = wait_per_output_s
     for sampling, feed in samplings_of(iterator):
         if sampling.measurement is None:
@@ -314,6 +317,7 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
 
 
 def _find_buffers(iterator: Any) -> list[Buffer]:
+    """Return the buffers of elements read ahead, with the mean number of ready ones."""
     return [
         Buffer(
             str(feed), sampling.ready_elements / sampling.ready_samples, feed.capacity

@@ -28,7 +28,9 @@ class Sampling:
     """Reads some blocks of a dataset, and measures them.
 
     Threads may read at the same time.  `_lock` guards changes of `_copy`,
-    `measurement`, `measured_elements` and `measured_ns`.
+    `measurement`, `measured_elements` and `measured_ns`.  The threads that read set
+    `due_ns` without it.  `Watch` calls `begin`, `count` and `sample_ready`, which
+    change the other numbers without it; see `Watch` for the threads.
 
     Args:
         dataset: The dataset.

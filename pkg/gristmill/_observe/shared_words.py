@@ -22,10 +22,12 @@ _FREE, _LEASED, _NEED, _GRANTED, _COMMITTED, _PART = range(1, 7)
 _HELD = (_LEASED, _NEED, _GRANTED, _PART)
 # The kinds of units.
 _RANGE, _REQUEST = 0, 2
+# Other files may begin like a loader's memory; larger numbers show that.
 _MAX_WORKERS, _MAX_UNITS = 4094, 1 << 23
 
 
 def _structure(size: int, **fields: tuple[int, str]) -> np.dtype[np.void]:
+    """Return a dtype of `size` bytes; each field is (offset in bytes, format)."""
     offsets, formats = zip(*fields.values(), strict=True)
     return np.dtype(
         {
@@ -169,6 +171,7 @@ def snapshot(fd: int) -> Snapshot | None:
         return None
     now_s = time.monotonic()
     kind = int(control["kind"])
+    # See `UnitWord` in unit_word.hpp.  A holder is a worker's number plus 1.
     states = table["word"] >> 12 & 0xF
     ready = table["outputs"][states == _COMMITTED].sum()
     unit_by_holder = {}
@@ -187,7 +190,7 @@ def snapshot(fd: int) -> Snapshot | None:
         int(ready),
         os.fstat(fd).st_blocks * 512,
         int(control["memory_limit"]),
-        bool(cells["stop"][0]),
+        bool(cells["stop"][0]),  # All workers are stopped together.
         tuple(workers),
     )
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from gristmill._base.quantities import bytes_text, time_text
 from gristmill._observe.meter import Measurement, Meter
 
+# The largest width of a column, in characters, and the most lines of a row.  Longer
+# cells are wrapped, and cut off after the last line.
 COLUMN_WIDTH = 30
 ROW_LINES = 5
 NOTE = (
@@ -104,6 +106,7 @@ def _row(cells: list[str], widths: list[int]) -> str:
 
 
 def _time(node: Meter, ns: int) -> str:
+    """Return a time of a node as text, or "N/A" if no time of it was measured."""
     return time_text(ns) if node.numbers.total_ns else "N/A"
 
 

@@ -27,6 +27,7 @@ _NODE = (
     ("bytes_produced", 14, "INT64"),
 )
 _PACKAGE = "grain.python.execution_summary"
+# Names of fields with several values.
 _REPEATED = ("execution_summaries", "inputs", "nodes")
 
 
@@ -81,13 +82,14 @@ def _classes() -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
+    """Return a message class; made when it is first used, since it needs protobuf."""
     if name not in ("ExecutionSummary", "ExecutionSummaries"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _classes()[name]
 
 
 def get_execution_summary(ds: Any) -> Any:
-    """Return the measurement of each node, by its id.
+    """Return an ExecutionSummary: the measurement of each node, by its id.
 
     Args:
         ds: An iterator whose nodes are measured.

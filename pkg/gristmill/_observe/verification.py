@@ -114,6 +114,7 @@ def verify_report(
     gains = []
     for change in (one_more, *report.untried):
         is_one_more = (change.workers, change.threads) == (workers + 1, None)
+        # The report may have the same change as `one_more`; try it once.
         if not change.can_be_tried or (is_one_more and change is not one_more):
             continue
         extra_workers = 0 if change.workers is None else change.workers - workers
@@ -171,6 +172,7 @@ def _run_trial(
             times.outputs + run.outputs,
             times.seconds + run.seconds,
         )
+        # From the beginning, the data has at most one output, which is not timed.
         if round_number and not run.outputs:
             break
     return times
@@ -257,6 +259,7 @@ class ChainTrial(Trial):
             dataset, restores_state = dataset.with_workers(self.workers + extra_workers)
             state = state if restores_state else None
         elif extra_workers:
+            # The state is of a chain without workers, so begin at the beginning.
             options = MultiprocessingOptions(num_workers=extra_workers)
             dataset, state = dataset.mp_prefetch(options), None
         with suppress_observation():

@@ -82,7 +82,8 @@ class Watch:
         self._times_periodically = times_periodically
         self.calls_until_timed = 0
         self.times: list[int] = []
-        # `times` is added up when it has this many entries.
+        # `times` is added up when it has this many entries: after each call if metrics
+        # are recorded from the beginning.
         self._flush_threshold = 2 if monitoring.is_on() else 2 * FLUSH_CALLS
         self.complete = True
         self.outputs = self.total_ns = self.gap_ns = self.first_ns = 0
@@ -174,7 +175,10 @@ class Watch:
         self._last_end_ns = 0
 
     def _record_calls(self, iterator: Any, element: Any) -> None:
-        """Add up the calls that were timed; end the stretch if it is long enough."""
+        """Add up the calls that were timed; end the stretch if it is long enough.
+
+        `element` is that of the last call; its size is measured.
+        """
         self.count(iterator)
         samplings = list(self._samplings_of(iterator))
         for sampling, feed in samplings:
@@ -185,6 +189,7 @@ class Watch:
             self._last_end_ns = time.perf_counter_ns()
         if self.outputs < self._stretch_end or monitoring.is_on() or is_tracing():
             return
+        # Otherwise nothing would begin the next stretch.
         if self._times_periodically or samplings:
             self._pause(iterator)
 
@@ -194,6 +199,7 @@ class Watch:
         if self._times_periodically:
             stretch_start_ns = self._due_ns - STRETCH_INTERVAL_NS
             elapsed_ns = time.perf_counter_ns() - stretch_start_ns
+            # As many as fit into the rest of the interval at the speed until now.
             self.calls_until_timed = (
                 STRETCH_CALLS * (STRETCH_INTERVAL_NS - elapsed_ns) // elapsed_ns
             )

@@ -193,6 +193,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             for i, (records, chunks, _) in count_of_part.items()
             if chunks == records
         }
+        # Warn of the first file with several chunks of several records.
         for i, (records, chunks, _) in count_of_part.items():
             if 1 < chunks < records:
                 _warn_of_groups(self._open_file(i))
@@ -214,12 +215,14 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             if part not in self._group_sizes:
                 self._group_sizes[part] = self._open_file(part).group_size
             size = self._group_sizes[part]
+            # The chunks that begin inside the part, which may cut its first and last.
             begins = np.arange(first // size * size + size, first + count, size)
             edges = np.concatenate([[first], begins, [first + count]])
             counts.append(np.diff(edges.astype(np.int64)))
         return np.concatenate(counts)
 
     def _open_file(self, part: int) -> _core.RecordFile:
+        """Open a file by its number, also for later reads of its records."""
         file = cast(_core.RecordFile, self._open_part(part))
         self.reader.open_part(part, file)
         return file

@@ -66,6 +66,7 @@ class ChunkViews:
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
+        # For each of `names`: its chunks with rows, and the shape and dtype of a row.
         self._chunks: list[list[pa.Array]] = []
         self._row_layouts: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
         self._chunk_bounds = np.zeros(1, np.int64)
@@ -241,6 +242,7 @@ class _Column:
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._chunks = [chunk for chunk in column.chunks if len(chunk)]
         self._bounds = np.cumsum([0, *map(len, self._chunks)])
+        # All chunks have one type.  Offsets of a chunk matter only for matrices.
         checked = self._chunks if _has_matrices(column.type) else self._chunks[:1]
         self._is_takeable = all(map(_is_takeable, checked))
         self.facts = facts_of(column)

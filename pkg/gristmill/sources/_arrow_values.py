@@ -394,5 +394,5 @@ _CONVERTERS: dict[int, _Converter] = {
     pa.struct([]).id: _structs,
     pa.map_(_ANY, _ANY).id: _maps,
     **dict.fromkeys(_UNIONS, _python_values),
-    pa.fixed_shape_tensor(_ANY, (1,)).id: _extension,
+    pa.fixed_shape_tensor(_ANY, (1,)).id: _extension,  # Of all extension types.
 }

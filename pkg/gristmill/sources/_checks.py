@@ -40,7 +40,7 @@ READERS = {
     "txt": "open({path!r}).readlines()",
 }
 SUFFIX = re.compile(rf"\.({'|'.join(READERS)})(\.(gz|gzip|zlib|zst))?([-@*].*)?$")
-MAX_PATH_LENGTH = 4096
+MAX_PATH_LENGTH = 4096  # A longer str is not a path.
 
 
 def check_readable(source: Any) -> None:

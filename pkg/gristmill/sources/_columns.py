@@ -230,6 +230,8 @@ def gather(
         (alloc or np.empty)((len(chunk_numbers),), dtype) for dtype in plain.values()
     ]
     if outs:
+        # ParquetDataSource has made them under its lock, except for chunks from `take`,
+        # which only this thread has.
         tables = [chunk.table() for chunk in chunks]
         _core.gather_interleaved(tables, chunk_numbers, offsets, outs)
     gathered: dict[str, Gathered] = dict(zip(plain, outs, strict=True))

@@ -103,7 +103,9 @@ class FolderDataSource:
             )
         # One string instead of a million: it is sent to workers and shared.
         self._names = b"".join(names)
+        # The offset in `_names` at which each name ends, int64 of shape (N,).
         self._ends: Int64Array = np.cumsum(np.fromiter(map(len, names), np.int64))
+        # The number of records up to the end of each class.
         self._class_ends = list(itertools.accumulate(counts))
 
     @property
@@ -132,6 +134,7 @@ class FolderDataSource:
             return {"image": file.readall(), "label": label}
 
     def _sample(self, index: int) -> tuple[str, int]:
+        """Return the path and the class of a record."""
         if not 0 <= index < len(self._ends):
             raise IndexError(
                 f"record_key must be in [0, {len(self)}), got {index}, for the files of"

@@ -27,8 +27,10 @@ class HuggingFaceColumns(ColumnSource):
     """
 
     def __init__(self, dataset: Any) -> None:
+        # `_other_columns` is the dataset of the columns that `_views` does not have;
+        # None if it has all.  `_dtypes` are those of the columns of `_views`.
         self._dataset = self._other_columns = dataset
-        self._names: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()  # Of all columns; () if `_views` has none.
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._views: ChunkViews | None = None
         self._is_inspected = False
@@ -68,7 +70,7 @@ class HuggingFaceColumns(ColumnSource):
             or dataset_format["output_all_columns"]
         ):
             return
-        ends = [0, len(dataset) - 1]
+        ends = [0, len(dataset) - 1]  # Two rows show how the format converts columns.
         sample = dataset[ends]
         views = ChunkViews(table).gather(np.array(ends), None)
         for name in views.keys() & sample.keys():
@@ -91,6 +93,7 @@ def _table_of(dataset: Any) -> pa.Table | None:
 
 
 def _addresses(table: pa.Table) -> list[int]:
+    """Return the addresses of the buffers of all columns."""
     chunks = [chunk for column in table.columns for chunk in column.chunks]
     buffers = [buffer for chunk in chunks for buffer in chunk.buffers()]
     return [buffer.address for buffer in buffers if buffer is not None]

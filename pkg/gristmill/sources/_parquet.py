@@ -134,6 +134,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         The lock guards the caches, the counts of repeats and `_files`.  `_rows_read` is
         not guarded, because it only decides when to warn.
         """
+        # The number of each row group's first row, then the number of all rows.
         self._bounds = np.concatenate([[0], np.cumsum(self._files.rows)])
         self._length = int(self._bounds[-1])
         # Held while a row group is decoded: other threads may need the same one.
@@ -142,10 +143,11 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         # Decoded row groups, the most recently used one last.
         self._cache: collections.OrderedDict[int, Columns] = collections.OrderedDict()
         self._cached_bytes = 0
+        # By row group: whether it was decoded, so that decoding it now is a repetition.
         self._decoded_before = np.zeros(len(self.groups), np.bool_)
         self._repeated_groups = self._repeated_rows = self._rows_read = 0
         self._warned = False
-        self._damaged: dict[int, str] = {}
+        self._damaged: dict[int, str] = {}  # Error texts by row group.
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -295,6 +297,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         return columns
 
     def _warn_of_repeats(self, group_bytes: int) -> None:
+        """Warn once if the cache is too small for groups of about `group_bytes`."""
         is_often = self._repeated_rows > REPEATED_ROWS * self._rows_read
         if self._warned or self._repeated_groups < REPEATED_GROUPS or not is_often:
             return

@@ -34,13 +34,14 @@ from gristmill.sources._urls import file_system_of, is_url
 
 __all__ = ["ParquetFiles", "find_files"]
 
-# Servers that cannot list folders and whose URLs may contain "?"; chains of URLs.
+# URLs that stand for one file: HTTP servers cannot list folders, and their URLs may
+# contain "?".  Chained URLs such as "simplecache::..." are not searched, either.
 FILES_ONLY = re.compile(r"https?://|[^/]*::")
 
 FOOTER_THREADS = 16
 # Footers are cached if a source has at least this many files.
 CACHE_MIN_FILES = 32
-MAX_OPEN_FILES = 16
+MAX_OPEN_FILES = 16  # That a process keeps open between reads.
 
 Path = str | os.PathLike[str]
 
@@ -121,7 +122,7 @@ def _name_file_in_errors(path: str, action: str) -> Iterator[None]:
 
 
 class _LocalFile(NamedTuple):
-    """A local file, with its size and modification time when it was opened."""
+    """A local file, with its size and modification time when `open` was called."""
 
     path: str
     bytes: int
@@ -129,7 +130,7 @@ class _LocalFile(NamedTuple):
 
     @classmethod
     def open(cls, path: str) -> _LocalFile:
-        """Return the file's current state."""
+        """Return the file's current state; only reads its size and time."""
         status = os.stat(path)
         return cls(path, status.st_size, status.st_mtime_ns)
 
@@ -147,8 +148,9 @@ class _LocalFile(NamedTuple):
 class ParquetFiles:
     """The row groups of one or many files, numbered consecutively.
 
-    Can be pickled, without its open files. Only one thread at a time may call `read`;
-    the caller holds a lock for that.
+    Can be pickled, without its open files. Only one thread at a time may call `read` or
+    `close`: ParquetDataSource holds its lock, which guards `_open_files` and `_forms`.
+    A forked child gets a new lock, and keeps the open files that no thread was reading.
 
     Attributes:
         paths: The files, in order.
@@ -173,9 +175,11 @@ class ParquetFiles:
         # and the footers of remote files.
         self._open_files: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
+            # Each is a _LocalFile or a RemoteFile, in the order of `paths`.
             self._files = list(pool.map(self._open, self.paths))
             footers = self._read_footers(pool)
         counts = [len(footer.rows) for footer in footers]
+        # Number of each file's first row group, then the number of all row groups.
         self._first_group = [0, *itertools.accumulate(counts)]
         self.rows: Int64Array = np.concatenate([footer.rows for footer in footers])
         schemas = [footer.types for footer in footers]
@@ -200,6 +204,7 @@ class ParquetFiles:
                     columns=list(self.columns),
                     use_threads=threads_to_compute() > 1,
                 )
+            # `change` found no change, so a cached footer must be wrong.
             group_count = self._first_group[number + 1] - self._first_group[number]
             row_count = int(self.rows[group])
             if (group_count, row_count) != (
@@ -285,7 +290,8 @@ class ParquetFiles:
 
     def _read_footers(self, pool: Executor) -> list[Footer]:
         local = [file for file in self._files if isinstance(file, _LocalFile)]
-        # Do not cache with read_kwargs: they may change types or contain secrets.
+        # Cache if there are many files, all local.  Do not cache with read_kwargs: they
+        # may change types or contain secrets.
         if len(local) < max(CACHE_MIN_FILES, len(self._files)) or self._read_kwargs:
             return list(pool.map(self._read_footer, self.paths, self._files))
         stamps = [(file.bytes, file.mtime_ns) for file in local]

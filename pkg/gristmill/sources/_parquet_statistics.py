@@ -29,7 +29,7 @@ def facts_of_columns(footer: Any, schema: pa.Schema) -> dict[str, ColumnFacts]:
     """
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     facts = {}
-    leaf_number = 0
+    leaf_number = 0  # Of the first Parquet column that stores the field.
     for field in schema:
         if not is_nested(field.type) and not has_null_value(field.type):
             # The level is 0 for a column that the file declares as required.
@@ -56,6 +56,7 @@ def _facts(
         has_nulls |= is_optional and not (has_count and chunk.null_count == 0)
         if has_wide_ints and not has_large_ints:
             has_large_ints = not _is_exact(chunk)
+        # Stop if no other chunk can change the facts.
         if has_nulls >= is_optional and has_large_ints >= has_wide_ints:
             break
     return ColumnFacts(has_nulls, has_large_ints)

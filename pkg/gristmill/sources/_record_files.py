@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["count_records", "expand", "find_file", "in_threads", "open_file"]
 
 # In names of Bagz shards, the shard number comes before the file extension.
+# The groups are the base, the number of shards or "*", and the extension.
 SHARDED_PATH = re.compile(r"(.+)@(\d+|\*)(\.bagz?)?", re.DOTALL)
 # The number of local files opened at once. Building an index takes about 17 MB. Remote
 # files use more threads, because these mostly wait.
@@ -183,12 +184,13 @@ def _shards(base: str, count: int, end: str) -> list[str]:
 def _all_shards(
     base: str, end: str, storage_options: Mapping[str, Any] | None
 ) -> list[str]:
+    """Return the shards that exist; raise FileNotFoundError if one is missing."""
     files = _glob(f"{glob.escape(base)}-?????-of-?????{end}", storage_options)
     if not files:
         raise FileNotFoundError(
             f"Expected shards of {base}{end} named {base}-00000-of-*{end}, found none."
         )
-    count = files[0].removesuffix(end)[-5:]
+    count = files[0].removesuffix(end)[-5:]  # The digits after "-of-".
     expected = _shards(local_path(base), int(count), end) if count.isdecimal() else []
     if expected != files:
         missing = sorted(set(expected) - set(files))

@@ -18,7 +18,7 @@ from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads
 from gristmill.sources._urls import is_local
 
-ITER_BLOCK = 256
+ITER_BLOCK = 256  # Records that `__iter__` reads at once.
 
 
 class RecordSource(FileSource, Closeable, Generic[T]):
@@ -28,7 +28,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
 
     `ranges` are the first record and number of records of each file. `open_part`
     returns the reader of a file by its number; it is picklable and does not refer to
-    the source. `open_readers` are the readers that are already open.
+    the source. `open_readers` are the readers that are already open, by number.
     """
 
     # Returns an element from a record's key and its bytes.

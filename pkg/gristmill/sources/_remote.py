@@ -153,7 +153,7 @@ class RemoteFile:
         return pages[offset - begin : offset - begin + size]
 
     def fetch(self, ranges: Sequence[tuple[RemoteFile, int, int]]) -> Fetch:
-        """Start reading ranges (file, offset, size) of files like this one."""
+        """Start reading ranges (file, offset, size); each file's `fetches` is True."""
         return Fetch(ranges)
 
     async def get(self, offset: int, size: int) -> bytes:
@@ -345,7 +345,7 @@ class RemoteFile:
 
 
 class RemoteStream(io.RawIOBase):
-    """A remote file as a raw, seekable Python stream."""
+    """A remote file as a raw, seekable Python stream, for one thread at a time."""
 
     def __init__(self, file: RemoteFile) -> None:
         self._remote = file

@@ -56,7 +56,11 @@ class RequestLimit:
         self._begin_round()
 
     def begin(self) -> int:
-        """Count a request that starts, and return the value to pass to `end`."""
+        """Count a request that starts, and return the value to pass to `end`.
+
+        It is the number of failures counted until now.  If a request began before the
+        last of them, its own failure is not counted.
+        """
         self.in_flight += 1
         return self._failures
 
@@ -100,6 +104,7 @@ class RequestLimit:
             self._best_rate = rate
             if self._pause_rounds_left:
                 return
+            # The pause is over, so the bound may rise.
             self._bound = min(self._max_limit, int(self._bound * BOUND_GROWTH) + 1)
         elif rate <= self._best_rate * MIN_GAIN:
             self.limit = self._best_limit
@@ -107,7 +112,7 @@ class RequestLimit:
             return
         self._best_limit, self._best_rate = self.limit, rate
         self.limit = min(int(self.limit * GROWTH) + 1, self._bound)
-        if self.limit == self._best_limit:
+        if self.limit == self._best_limit:  # The bound is reached.
             self._pause_rounds_left = self._pause_rounds()
 
     def _pause_rounds(self) -> int:

@@ -97,6 +97,7 @@ class HostRequests:
             with self._lock:
                 thread.is_wanted = False
                 has_started = thread not in self._waiting
+            # It has left the queue, so its ticket has come or will come: return it.
             if has_started:
                 self.end(thread.wait(), 0)
             raise
@@ -126,7 +127,10 @@ class HostRequests:
 
 
 class _Thread:
-    """A thread that waits for its turn."""
+    """A thread that waits for its turn.
+
+    The lock of `HostRequests` guards `is_wanted`.  Any thread may call `start`.
+    """
 
     def __init__(self) -> None:
         self.is_wanted = True
@@ -184,7 +188,8 @@ class Fetch:
     """Ranges that are being read: [(file, offset, size), ...].
 
     Only one thread, the reader, may call `take` and `close`. The threads of the files'
-    event loops call `arrive`; there are several if `storage_options` name loops.
+    event loops call `arrive`; there are several if `storage_options` name loops. Any
+    thread may read `closed`, which only the reader sets, without the lock.
     """
 
     def __init__(self, ranges: Sequence[tuple[FetchedFile, int, int]]) -> None:
@@ -335,6 +340,7 @@ async def _make_requests(request: _Request, ticket: int) -> None:
         current = request.host.end_and_take_next(loop, ticket, len(data), failed)
 
 
+# By process id, host and limit, so that a forked child does not use its parent's.
 _hosts: dict[tuple[int, str, int], HostRequests] = {}
 
 

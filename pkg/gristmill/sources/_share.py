@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["processes", "share_among"]
 
-_processes = 1
+_processes = 1  # Until `share_among` is called.
 
 
 def share_among(count: int) -> None:

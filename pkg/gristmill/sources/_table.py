@@ -232,6 +232,7 @@ def _gather(
     if column.flags.c_contiguous and not column.dtype.hasobject:
         _core.gather(column, rows, out)
     else:
+        # np.take would count negative rows from the end.
         if rows.size and rows.min() < 0:
             raise IndexError(f"row {rows.min()} is out of range for {len(column)} rows")
         np.take(column, rows, axis=0, out=out)

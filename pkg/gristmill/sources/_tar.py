@@ -88,6 +88,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         files = dict(enumerate(open_all(opener, names, "tar files")))
         opener = dataclasses.replace(opener, stamps=[f.stamp for f in files.values()])
         counts = [len(file) for file in files.values()]
+        # The number of samples up to the end of each file.
         self._ends = list(itertools.accumulate(counts))
         super().__init__(names, [(0, count) for count in counts], opener, files)
 

@@ -127,6 +127,7 @@ def open_all(
     """Open files that must be read through for indexing, and report the progress.
 
     `opener` opens a file by its number; `kind` is the name of the files in messages.
+    Returns the readers in the order of `paths`.
     """
     parts = range(len(paths))
     sizes = [
@@ -154,7 +155,10 @@ def open_all(
 
 
 class _Report:
-    """Shows the progress of indexing: in place in a terminal or notebook, else logs."""
+    """Shows the progress of indexing: in place in a terminal or notebook, else logs.
+
+    The scanning threads count in `progress`; only the thread of `open_all` shows it.
+    """
 
     def __init__(
         self, sizes: Sequence[int | None], kind: str = "TFRecord files, once"
@@ -162,13 +166,14 @@ class _Report:
         self._kind = kind
         self.progress = [_core.ScanProgress() for _ in sizes]
         local_sizes = [size for size in sizes if size is not None]
+        # In bytes; None if it is unknown, because a file is remote.
         self._total = sum(local_sizes) if len(local_sizes) == len(sizes) else None
         self._started_at = time.monotonic()
         self._next_log_at = self._started_at
         self._watched = is_watched()
         self._bar = Progress()
         self._is_shown = False
-        self._done_mb = 0
+        self._done_mb = 0  # The number that the bar shows.
 
     def update(self) -> None:
         done_bytes = sum(progress.done_bytes for progress in self.progress)

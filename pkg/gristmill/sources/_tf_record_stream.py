@@ -20,9 +20,9 @@ __all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
 Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
 
 HEADER_BYTES = 12  # The length of a record and its checksum.
-INPUT_BYTES = 64 << 10
-REMOTE_BYTES = 8 << 20
-# zlib's window bits for each format.
+INPUT_BYTES = 64 << 10  # Compressed bytes read at once.
+REMOTE_BYTES = 8 << 20  # Bytes of a remote file read at once.
+# zlib's window bits for each format: 15 for the largest window, plus 16 for gzip.
 WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
 
@@ -231,8 +231,8 @@ class InflatingReader:
         self._compression = compression
         self._bits = WINDOW_BITS[compression]
         self._inflater = zlib.decompressobj(self._bits)
-        self._input = b""
-        self._offset = 0
+        self._input = b""  # Compressed bytes that the inflater has not taken.
+        self._offset = 0  # Number of decompressed bytes returned.
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill the front of `buffer`, and return the number of bytes; 0 at the end."""
@@ -254,6 +254,7 @@ class InflatingReader:
             count -= done
 
     def _read(self, max_size: int) -> bytes:
+        """Return up to `max_size` decompressed bytes; b"" only at the end."""
         while True:
             if self._inflater.eof:
                 # A file may consist of several compressed streams.

@@ -19,6 +19,7 @@ from gristmill.transforms import Map
 
 __all__ = ["TFDSDataSource"]
 
+# TFDS's names of files, if `dataset_info.json` has no template.
 TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 SPLIT = re.compile(r"(?P<name>[^\[\]+]+)(?:\[(?P<first>[^:]*):(?P<last>[^:]*)\])?")
 BOUND = re.compile(r"(-?\d+)(%?)")
@@ -146,6 +147,7 @@ def _read(
     storage_options: Mapping[str, Any] | None,
     remote_options: RemoteOptions | None,
 ) -> Any:
+    """Return the content of a JSON file of the dataset."""
     path = f"{directory}/{name}"
     try:
         file = find_file(path, "pread", storage_options, remote_options)
@@ -235,7 +237,8 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
 def _bound(split: str, text: str | None, total: int, default: int) -> int:
     """Return a bound of a part, in records.
 
-    Percents are rounded to the nearest record, as in TFDS.
+    Percents are rounded to the nearest record, as in TFDS.  A negative bound counts
+    from the end.  `default` is the bound if `text` is empty; `split` is for errors.
     """
     if not text:
         return default

@@ -45,7 +45,16 @@ class DecodeTFDS(Map):
 def leaves_of(
     feature: Mapping[str, Any], names: tuple[str, ...] = (), lengths: Shape = ()
 ) -> Iterator[Leaf | NestedLeaf]:
-    """Yield the leaves of a feature, as described in ``features.json``."""
+    """Yield the leaves of a feature, as described in ``features.json``.
+
+    Args:
+        feature: The description of the feature.
+        names: The feature's path in an element.
+        lengths: The lengths of the sequences around it; see `Leaf.lengths`.
+
+    Raises:
+        ValueError: A leaf cannot be decoded.
+    """
     if "featuresDict" in feature:
         for name, inner in feature["featuresDict"]["features"].items():
             yield from leaves_of(inner, (*names, name), lengths)
@@ -144,11 +153,13 @@ def _dtype(
 
 
 def _shape(kind: Mapping[str, Any]) -> Shape:
+    """Return the shape in the description of a kind of feature; () if it has none."""
     extents = kind.get("shape", {}).get("dimensions", ())
     return tuple(None if int(extent) < 0 else int(extent) for extent in extents)
 
 
 def _check_nesting(leaf: Leaf, feature: Mapping[str, Any]) -> None:
+    """Raise ValueError if `Leaf` does not support a leaf's shape in its sequences."""
     if leaf.encoding == "none" and leaf.shape.count(None) > 1:
         raise _unsupported(leaf.names, feature, "of a shape that records do not store")
     if leaf.lengths and leaf.encoding != "image" and None in leaf.shape:

@@ -19,6 +19,8 @@ from gristmill.transforms._features import FixedLen, Ragged, RaggedArray, VarLen
 __all__ = ["FLAT", "LENGTHS", "Leaf", "Shape", "check_bytes"]
 
 Shape = tuple[int | None, ...]
+# Names, in records, of the parts of a feature in several sequences: its values, and the
+# lengths of rows, followed by the number of the level, from 0 for the outermost.
 FLAT, LENGTHS = "ragged_flat_values", "ragged_row_lengths_"
 
 
@@ -29,7 +31,8 @@ class Leaf:
     names: tuple[str, ...]  # Path of the feature in an element.
     dtype: np.dtype[Any]  # Dtype of the values; object for bytes.
     shape: Shape = ()  # Shape of one value, with None for an unknown extent.
-    # "none"; "bytes" or "zlib" for arrays that are stored as such; "image" for files.
+    # How a value is stored: "none": as plain values; "bytes" or "zlib": as the raw or
+    # compressed bytes of an array; "image": as the bytes of an image file.
     encoding: str = "none"
     # Lengths of the sequences around it, the outermost first; None if it may vary.
     lengths: Shape = ()
@@ -40,7 +43,7 @@ class Leaf:
         return "/".join(self.names)
 
     def parts(self) -> dict[str, FixedLen | VarLen | Ragged]:
-        """Return the parts to request from a record."""
+        """Return the parts to request from a record, by their names in the record."""
         key, stored = self.key, self.dtype if self.encoding == "none" else object
         if self.stores_shape:
             shape = VarLen(np.int64)
@@ -90,6 +93,7 @@ class Leaf:
             return self._array(parsed[f"{self.key}/value"], tuple(shape.tolist()))
         stored = parsed[self.key]
         if len(self.lengths) > 1:
+            # Values in several sequences are plain; see _tfds_features._check_nesting.
             return _rows(stored)
         if decode is None:
             return self._plain(stored)
@@ -129,7 +133,7 @@ def _rows(ragged: Any) -> Any:
 
 @contextlib.contextmanager
 def check_bytes(key: str) -> Iterator[None]:
-    """Convert errors of damaged bytes to CorruptRecord with the feature's name."""
+    """Convert ValueError and zlib.error to CorruptRecord; `key` names the feature."""
     try:
         yield
     except (ValueError, zlib.error) as error:

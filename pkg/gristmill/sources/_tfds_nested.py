@@ -98,7 +98,14 @@ class NestedSource(Sequence[Any]):
 
 
 class Column:
-    """The values of one feature in all elements of a dataset."""
+    """The values of one feature in all elements of a dataset.
+
+    `_values` has the values of all elements, one after the other.  If they are in
+    sequences, `_splits` has the bounds of the rows at each level, the outermost first.
+
+    Raises:
+        ValueError: The record's values and lengths do not match the leaf.
+    """
 
     def __init__(
         self, leaf: Leaf, decode: Decode | None, parsed: Mapping[str, Any]
@@ -116,6 +123,7 @@ class Column:
         self._splits = [
             np.concatenate([[0], np.cumsum(row_lengths)]) for row_lengths in lengths
         ]
+        # Where the last row of each level must end: at the last row of the next level.
         ends = [len(splits) - 1 for splits in self._splits[1:]] + [len(self._values)]
         if [int(splits[-1]) for splits in self._splits] != ends[: len(self._splits)]:
             found_ends = [int(splits[-1]) for splits in self._splits]

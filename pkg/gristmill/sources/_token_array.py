@@ -167,6 +167,7 @@ def _find_begin(file: str | RemoteFile, dtype: np.dtype[Any]) -> int:
     Raises:
         CorruptRecord: The header is damaged, or has another dtype, shape or size.
     """
+    # The header begins after at most 12 bytes.
     path, size, head = _read_head(file, MAX_HEADER_BYTES + 12)
     if not head.startswith(MAGIC):
         return 0
