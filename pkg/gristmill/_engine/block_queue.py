@@ -86,8 +86,8 @@ class BlockQueue:
     def take(self, position: int, keys: Int64Array, alloc: Alloc | None = None) -> Any:
         """Return the block at `position` that was begun, or read the block of `keys`.
 
-        A block that was begun may have another number of records, see `next_count`, and
-        does not use `alloc`.
+        A block that was begun earlier may have another number of records, see
+        `next_count`, and does not use `alloc`.
 
         Raises:
             Exception: A read raised it.  The block is dropped.
@@ -174,8 +174,8 @@ class BlockQueue:
     def _read_probed(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         """Read a block, and determine whether reads block.
 
-        If the caller reads, it measures the first record alone, so that threads can
-        read the others if it waits.
+        If blocks can be joined, the caller may measure the first record alone.  Then
+        threads can read the others if it waits.
         """
         waits = self._probe.waits
         if not self._blocks.can_join or waits is None:
@@ -318,8 +318,8 @@ class BlockReading:
     def _load(self, position: int, keys: Int64Array) -> None:
         """Load the block at `position`: the queue's next one, or that of `keys`.
 
-        If the last block was left in parts, loads its next part instead.  The load ends
-        with the first record that fails, or after it, see `_read_singly`.
+        If the last block was left in parts, loads its next part instead.  Stores the
+        exceptions of failed reads in `_failures`.
         """
         loaded_end = self._ready_at + len(self._ready)
         unread = self._unread[max(0, position - loaded_end) :]
@@ -349,7 +349,7 @@ class BlockReading:
         """Read the records of a part with a bad record one by one.
 
         Goes on after a CorruptRecord, which is about one record.  After any other error
-        the rest of the part stays in `_unread`.
+        the rest of the part goes to `_unread`.
         """
         for number, key in enumerate(keys.tolist()):
             element = None

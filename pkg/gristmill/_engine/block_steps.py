@@ -97,6 +97,7 @@ class BlockSteps:
     def _run_together(
         self, elements: list[Any], keys: Int64Array, indices: Int64Array
     ) -> BlockResult:
+        # If a record fails, later parts get only the records before it.
         consumed, error = len(elements), None
         draws = self._draws_for(indices)
         places = np.arange(consumed)
@@ -111,6 +112,7 @@ class BlockSteps:
                 keys, indices, places = keys[passed], indices[passed], places[passed]
             if number < len(self._calls) and elements:
                 elements = self._call_block(*self._calls[number], elements, keys)
+        # `run_block` returns no places, either, if no record was dropped.
         all_passed = len(places) == consumed - (error is not None)
         return elements, None if all_passed else places.tolist(), consumed, error
 

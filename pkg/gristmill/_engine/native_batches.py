@@ -62,7 +62,7 @@ class NativeBatches:
         keys = self._keys.block(position, count)
         if self._decoder is None:
             batch = self._queue.take(position, keys, alloc)
-            # With `alloc`, the rows of the next batch belong into its own slot.
+            # With `alloc`, the rows of the next batch are written to its own slot.
             if alloc is None:
                 self._queue.look_ahead(position + count, count)
             return batch, keys

@@ -305,7 +305,8 @@ def batch_stage_of(
     """Return the stage with some map or filter transforms and the batch after them.
 
     Its deferred steps are the plain ones up to the last step that cannot defer, and
-    then the deferring ones.  There are none if the batch has a `batch_fn`.
+    then the deferring ones.  There are none unless the batch is a `Batch` without a
+    `batch_fn`.
     """
     steps = [as_step(op) for op in operations]
     deferred: list[StepSpec] = []

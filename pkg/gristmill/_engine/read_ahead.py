@@ -24,8 +24,8 @@ class ReadAheadPlan:
 
     Args:
         keys: The keys of the stream.
-        ahead: The number of records to read ahead if their size is unknown, and at
-            least, if they are small enough.
+        ahead: The least number of records to read ahead.  It is lower if that many
+            take more than `MAX_AHEAD_BYTES`.
 
     Attributes:
         record_bytes: The mean size of a record; 0 while it is unknown.

@@ -57,8 +57,8 @@ class KeyBlocks(Protocol):
 class StreamKeys:
     """The keys, indices and generators of the records of one stream.
 
-    Not thread-safe, except that another thread may call `source_keys`, which changes
-    neither the cache nor the draws.
+    Not thread-safe, except that `Reading` may call `source_keys` in another thread,
+    while this one reads.  That changes neither the cache nor the draws.
 
     Attributes:
         length: The number of records of the stream.

@@ -15,7 +15,7 @@ class UnitResult:
         outputs: The outputs that were not handed over yet.
         position: The position after them.
         failure: The packed exception after them; None if there is none.
-        ended: Whether the stream ends after them, without a failure.
+        ended: Whether the stream ends after them.
         moved: Whether the position after the outputs differs from the end of the unit.
             If so, the next unit begins at that position.
         delivered_count: The number of earlier outputs that were handed over.

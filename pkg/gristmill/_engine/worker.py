@@ -365,7 +365,7 @@ class Server:
         return count, used
 
     def _drop_last_outputs(self, result: UnitResult, nbytes: int) -> None:
-        """Keep the first `max_unit_bytes` of `nbytes`; the next unit has the others."""
+        """Keep about `max_unit_bytes` of `nbytes`; the next unit has the rest."""
         count = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
         result.outputs = result.outputs[:count]
         _, _, result.position = result.outputs[-1]
@@ -386,7 +386,7 @@ class Server:
 
 
 def _disable_lookahead(stream: Any) -> None:
-    """Make a stream compute only its next output, since an attempt killed a worker."""
+    """Make a stream compute only its next output, because a worker has died."""
     if hasattr(stream, "disable_lookahead"):
         # A record of a later output may have killed the worker.
         stream.disable_lookahead()
