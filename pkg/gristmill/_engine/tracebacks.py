@@ -33,8 +33,8 @@ def cut_own_frames(error: BaseException, noted: bool = True) -> None:
     """Cut Gristmill's frames from a traceback; see setting `py_traceback_filtering`.
 
     The exception was caught in a frame of Gristmill's.  The frame that raised it stays,
-    even if it is Gristmill's.  If `noted` is true, a note is added if frames were cut,
-    except in the modes that keep them in some form.
+    even if it is Gristmill's.  If `noted` is true, a note is added if frames were cut.
+    In the mode "remove_frames", a `FullTraceback` becomes the cause instead.
     """
     mode = config.py_traceback_filtering
     if mode == "auto":
