@@ -300,7 +300,7 @@ class Reading:
         """Read the records at `position`, ...; append them to `elements`.
 
         `elements` are the records just before these.  Returns only some of the records,
-        at least one, if the next one is slow.  See `read`.
+        at least one, if the next one is slow; keeps the other reads for the next call.
         """
         if self._pool is not None and self._pool.is_in_fork:
             # A fork has its parent's futures, but not the threads.
@@ -321,7 +321,6 @@ class Reading:
             self._look_ahead(position + len(futures))
         for count, future in enumerate(futures):
             if elements and not _is_done_within(future, MAX_BLOCK_DELAY_S):
-                # Keep the reads for the next call.
                 self._futures.update(enumerate(futures[count:], position + count))
                 return ReadResult(elements, None)
             try:
