@@ -98,7 +98,7 @@ def check_readers(sampler: Any, read_options: Any) -> None:
 def _lacks_record_keys(sampler: Any) -> bool:
     """Return whether a sampler is a sequence of objects without a `record_key`."""
     if not isinstance(sampler, (collections.abc.Sequence, np.ndarray)):
-        return False
+        return False  # Only `__getitem__` shows what it returns.
     return not len(sampler) or not hasattr(sampler[0], "record_key")
 
 
@@ -216,6 +216,8 @@ def check_shard_options(
 ) -> sharding.ShardOptions:
     """Return a loader's shard options, by default those of its sampler.
 
+    Samplers of this package have them in `_shard_options`.
+
     Raises:
         TypeError: `shard_options` is not a ShardOptions.
         ValueError: There are no shard options.
@@ -247,6 +249,7 @@ def _check_callable(op: Any, where: str) -> None:
             " BlockMap, RandomMap, MapWithIndex, Filter, FlatMap or Batch), got"
             f" {kind(op)}."
         )
+    # A class can be called, too, but only a class of iterators returns one.
     if not isinstance(op, type) or hasattr(op, "__next__"):
         return
     name = op.__name__
@@ -311,6 +314,7 @@ def _check_buckets(operations: Sequence[Any], name: str) -> None:
     ]
     if not bucket_numbers:
         return
+    # Batches have no index and no generator for these.
     later = operations[batch_numbers[0] :]
     incompatible = [op for op in later if isinstance(op, NEED_METADATA)]
     incompatible += [

@@ -94,7 +94,7 @@ class Background:
                     if task is not None:
                         task[0].cancel()
             for _ in self._threads:
-                shared.tasks.put(None)
+                shared.tasks.put(None)  # Ends one thread, see `_work`.
 
     def join(self, timeout_s: float) -> None:
         """Wait until the threads have ended, for at most `timeout_s` seconds."""
@@ -138,7 +138,7 @@ def _work(shared: _Shared) -> None:
         del task  # Do not keep its objects alive until the next task.
         with shared.lock:
             shared.busy.discard(thread)
-            cancellation.revive(thread)
+            cancellation.revive(thread)  # `close` may have cancelled it.
             shared.idle += 1
 
 

@@ -34,6 +34,7 @@ from gristmill.errors import CorruptRecord
 from gristmill.options import ReadOptions
 from gristmill.sources._record_source import RecordSource, reads_natively
 
+# The limit for records that are read ahead, by the mean size of the last block's.
 MAX_AHEAD_BYTES = 256 << 20
 # Records that are read together if the caller requests fewer.
 MIN_BLOCK = 64
@@ -45,6 +46,9 @@ class BlockQueue:
     If `options` have 0 threads or a prefetch buffer of 0, the caller reads.  If
     `look_ahead` is False, nothing is read ahead.  Not thread-safe: one thread calls the
     methods, and the threads of the pool only read.
+
+    Far blocks are read by a `ReadAheadPlan` and are never probed.  For others, probes
+    measure some blocks to choose the number of threads.
     """
 
     def __init__(
@@ -58,13 +62,16 @@ class BlockQueue:
         self._keys = keys
         threads, ahead = int(options.num_threads), int(options.prefetch_buffer_size)
         allowed = ahead > 0 and blocks.allows_threads
+        # The number of records to read ahead.
         self._ahead = ahead if look_ahead and threads and allowed else 0
         self._threads_if_slow = threads if allowed else 0
         max_if_fast = min(threads, blocks.threads_if_fast)
         self._threads_if_fast = max_if_fast if self._ahead else 0
+        # The threads that read the next blocks; 0 if the caller reads them.
         self._threads = self._threads_if_fast
         # The first block sets `slow_s`, by its size.
         self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
+        # The mean size of a record of the last block that was measured, at least 1.
         self._record_bytes = 1.0
         self._plan = (
             ReadAheadPlan(keys, self._ahead) if blocks.far and self._ahead else None
@@ -78,6 +85,9 @@ class BlockQueue:
 
     def take(self, position: int, keys: Int64Array, alloc: Alloc | None = None) -> Any:
         """Return the block at `position` that was begun, or read the block of `keys`.
+
+        A block that was begun earlier may have another number of records, see
+        `next_count`, and does not use `alloc`.
 
         Raises:
             Exception: A read raised it.  The block is dropped.
@@ -122,6 +132,7 @@ class BlockQueue:
         if self._blocks_ahead:
             last_position, keys, _ = self._blocks_ahead[-1]
             position = last_position + len(keys)
+        # Stop before a block that `take` has to probe.
         while position < end and self._probe.until_probe:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._begin(position, keys, None)
@@ -144,7 +155,8 @@ class BlockQueue:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._plan.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
-            # `look_ahead` begins no blocks while the next read must be measured.
+            # `look_ahead` begins no blocks while the next read must be measured, so
+            # set the count for the call.
             probe = self._probe
             count, probe.until_probe = probe.until_probe, probe.interval
             self.look_ahead(position, block)
@@ -160,7 +172,11 @@ class BlockQueue:
         self._pool = None
 
     def _read_probed(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read a block, and determine whether reads block."""
+        """Read a block, and determine whether reads block.
+
+        If blocks can be joined, the caller may measure the first record alone.  Then
+        threads can read the others if it waits.
+        """
         waits = self._probe.waits
         if not self._blocks.can_join or waits is None:
             return self._read_here(keys, alloc)
@@ -190,6 +206,7 @@ class BlockQueue:
         block = self._blocks.begin(keys, alloc, self._ensure_pool())()
         trial.end()
         self._update_slow_s(block, keys)
+        # If threads were quick, the caller may be as quick: False becomes None.
         self._probe.decide(trial.waits(self._probe.slow_s) or None)
         return block
 
@@ -299,13 +316,17 @@ class BlockReading:
         self._ready_at = position
 
     def _load(self, position: int, keys: Int64Array) -> None:
-        """Load the block at `position`: the queue's next one, or that of `keys`."""
+        """Load the block at `position`: the queue's next one, or that of `keys`.
+
+        If the last block was left in parts, loads its next part instead.  Stores the
+        exceptions of failed reads in `_failures`.
+        """
         loaded_end = self._ready_at + len(self._ready)
         unread = self._unread[max(0, position - loaded_end) :]
         self._drop()
         self._ready_at = position
         if position < loaded_end or not len(unread):
-            count = self._queue.next_count(position)
+            count = self._queue.next_count(position)  # `take` removes the block.
             try:
                 self._ready = self._queue.take(position, keys)
                 if not self._source.serves_bytes:
@@ -325,7 +346,11 @@ class BlockReading:
         self._read_singly(position, part)
 
     def _read_singly(self, position: int, keys: Int64Array) -> None:
-        """Read the records of a part with a bad record one by one."""
+        """Read the records of a part with a bad record one by one.
+
+        Goes on after a CorruptRecord, which is about one record.  After any other error
+        the rest of the part goes to `_unread`.
+        """
         for number, key in enumerate(keys.tolist()):
             element = None
             try:
@@ -343,7 +368,11 @@ class BlockReading:
 def open_reading(
     program: Program, keys: StreamKeys, look_ahead: bool
 ) -> Reading | BlockReading:
-    """Return the object that reads the records of a program's stream."""
+    """Return the object that reads the records of a program's stream.
+
+    Both classes have ``read``, ``start``, ``forget`` and ``close``; only the one of
+    `Reading` returns None.
+    """
     source, options = program.source, program.read_options
     if not (program.in_blocks and reads_natively(source)):
         return Reading(source, options, keys.source_keys, keys.length, look_ahead)

@@ -90,12 +90,14 @@ class BlockSteps:
         if error is None and isinstance(failed.error, BlockLengthError):
             note = f"while {failed.name} processed {failed.count} elements"
             failed.error.add_note(note)
+            # No single record is bad, so the error counts for the first one.
             return [], None, 1, failed.error
         return result
 
     def _run_together(
         self, elements: list[Any], keys: Int64Array, indices: Int64Array
     ) -> BlockResult:
+        # If a record fails, later parts get only the records before it.
         consumed, error = len(elements), None
         draws = self._draws_for(indices)
         places = np.arange(consumed)
@@ -110,6 +112,7 @@ class BlockSteps:
                 keys, indices, places = keys[passed], indices[passed], places[passed]
             if number < len(self._calls) and elements:
                 elements = self._call_block(*self._calls[number], elements, keys)
+        # `run_block` returns no places, either, if no record was dropped.
         all_passed = len(places) == consumed - (error is not None)
         return elements, None if all_passed else places.tolist(), consumed, error
 
@@ -126,7 +129,10 @@ class BlockSteps:
             raise _CallFailed(error, name, len(elements)) from None
 
     def _draws_for(self, indices: Int64Array) -> Any:
-        """Return generators for a block's records; all steps of a record share one."""
+        """Return generators for a block's records; all steps of a record share one.
+
+        `Draws` would reset its only generator between the parts of the steps.
+        """
         draws = self._draws
         if not self._shares_generators or isinstance(draws, SamplerDraws | None):
             return draws
@@ -156,7 +162,7 @@ def split_block(
     """Return the part of a block that has the first `count` elements, and the rest.
 
     The rest is None if the block has fewer elements, or as many and no record after
-    the last of them.
+    the last of them.  REQUIRES: count >= 1 if places are given.
     """
     records, read, (elements, places, consumed, error) = block
     if len(elements) < count:

@@ -20,6 +20,9 @@ Finish = Callable[[], Any]
 class RecordBlocks:
     """Reads records of files: a block is a list of bytes, or packed by `read_many`.
 
+    A packed block of k records is their bytes in one array, and offsets of shape
+    (k + 1,): record i has the bytes from offset i to offset i + 1.
+
     Attributes:
         allows_threads: Whether threads can read.
         whole: Whether blocks must not be cut.
@@ -78,7 +81,7 @@ class RecordBlocks:
 
 
 class TableBlocks:
-    """Makes batches of a table's rows.  See `RecordBlocks`."""
+    """Makes batches of a table's rows: a block is a batch.  See `RecordBlocks`."""
 
     whole = True
     can_join = False

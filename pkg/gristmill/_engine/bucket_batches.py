@@ -29,7 +29,7 @@ class BucketBatches:
         spec = self._spec
         if spec.batch_fn is not None:
             return spec.batch_fn(elements)
-        length = None
+        length = None  # Pad to the longest element.
         if spec.pad_to_bucket_boundary:
             length = self._buckets.boundaries[bucket] - 1
         return batching.padded_batch(

@@ -50,10 +50,12 @@ class BucketStream(NativeStream):
         assert isinstance(spec, BucketBatch)
         self._spec = spec
         self._buckets = BucketBatches(spec)
+        # The elements that wait, by bucket.
         self._waiting: list[list[WaitingElement]] = [[] for _ in self._buckets.sizes]
         # The positions of all elements that wait, ascending.
         self._waiting_positions: dict[int, None] = {}
-        # The bucket of each element that was added for the output being computed.
+        # The bucket of each element that was added for the output being computed, to
+        # remove these again if the call is interrupted.
         self._added: list[int] = []
         # The positions of waiting elements that were not read again yet.
         self._unread_positions: Position = ()
@@ -102,7 +104,10 @@ class BucketStream(NativeStream):
         raise StopIteration
 
     def _next_element(self) -> WaitingElement | None:
-        """Return the next element; None at the end, or after many bad records."""
+        """Return the next element; None at the end, or after many bad records.
+
+        Its key is kept in the element, and not in the keys of this output.
+        """
         parts = len(self._key_parts)
         elements = self._first_stage_elements(1)
         if not elements:
@@ -148,6 +153,7 @@ class BucketStream(NativeStream):
         """Read the waiting elements of the position again."""
         consumed, sizes = self._consumed, self._buckets.sizes
         waiting: list[list[WaitingElement]] = [[] for _ in sizes]
+        # Bad records on the way were counted with earlier outputs.
         self.record_errors.lift_limit()
         try:
             for position in self._unread_positions:

@@ -17,7 +17,7 @@ class BufferedStream:
     """Returns the outputs of a stream whose `computes_runs` is true.  See `Stream`.
 
     It computes as many outputs at a time as take about a millisecond, and keeps those
-    that were not requested yet.
+    that were not requested yet.  Used only in the consumer's process, by `LocalRun`.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -42,6 +42,7 @@ class BufferedStream:
         self.position = position
 
     def next(self, alloc: Alloc | None = None) -> Any:
+        # Nothing is ready if the next output fails: `stream.next` raises its error.
         ready = self._ready
         if not ready:
             self._ready = ready = self._compute_run()

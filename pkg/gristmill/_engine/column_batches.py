@@ -58,9 +58,9 @@ def batch_of_columns(
         if not isinstance(columns, dict):
             return (columns,)
         for name, column in columns.items():
-            if type(column) is list:
+            if type(column) is list:  # It must still be stacked.
                 columns[name] = batching.make_batch(column, rules=rules, alloc=alloc)
-        if rules == "jax":
+        if rules == "jax":  # These rules sort the keys of a dict.
             columns = {name: columns[name] for name in sorted(columns)}
         return (columns,)
     except Exception:

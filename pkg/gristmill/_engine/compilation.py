@@ -45,7 +45,8 @@ class LoaderProgram(Program):
     def open_stream(self, stream: int, record_address: int = 0) -> Stream:
         """Return a stream.  See `Runnable`.
 
-        A worker reads ahead only if its streams are owned.
+        A worker reads ahead only if its streams are owned.  Outside of workers,
+        `record_address` is 0.
         """
         kind: type[RecordStream | NativeStream] = NativeStream
         if self.operations:
@@ -101,6 +102,9 @@ def compile_program(
 
 def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
     """Return the program for another epoch, given that for epoch 0.
+
+    Its sampler is a copy after ``set_epoch``, or an endless one that is read from
+    `first_index` on.  The given program does not change.
 
     Raises:
         TypeError: The sampler has no epochs.
@@ -224,6 +228,7 @@ def differs_from_grain(sampler: Any) -> bool:
     if not isinstance(sampler, samplers.IndexSampler) or not sampler.shuffle:
         return False
     last = len(sampler.plan()) - 1
+    # A power of 4 has one bit set, and an odd number of bits.
     return last >= 4**8 and last & (last - 1) == 0 and last.bit_length() % 2 == 1
 
 

@@ -12,19 +12,25 @@ from gristmill._engine.program import Program
 
 
 class DeferringStream(NativeStream):
-    """Computes a chain whose steps can defer work to the batch.  See `Stream`."""
+    """Computes a chain whose steps can defer work to the batch.  See `Stream`.
+
+    If that fails, it computes the same output again with the plain steps, which raise
+    the error of the record at fault.
+    """
 
     def __init__(
         self, program: Program, stream: int, record_address: int, look_ahead: bool
     ) -> None:
         super().__init__(program, stream, record_address, look_ahead)
         steps = program.batch_stages[0].deferred
-        # Pairs of steps and their block runner; `_next_deferring` uses the second one.
+        # Pairs of steps and their block runner; `_next_deferring` uses the second one,
+        # by setting the fields of `NativeStream` for the call.
         self._plain_steps = self._steps, self._block_runner
         self._deferred_steps = steps, block_steps(steps, self._draws, record_address)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         if self._lookahead_disabled:
+            # A record of this output may have killed a worker: do not defer its work.
             return self._next_eager(alloc)
         start = self._consumed
 

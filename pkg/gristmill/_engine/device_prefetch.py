@@ -17,6 +17,9 @@ from gristmill.checkpoint import Checkpointable
 class DevicePrefetchIterator(Checkpointable, Iterator[T]):
     """Places batches on a device before the caller requests them.
 
+    A subclass defines `_place`, and `_hand_out` if a placed object is not the batch.
+    Not thread-safe.
+
     `get_state` returns the position after the last batch returned, not after the
     batches that wait on the device.  Save the state of this iterator, not of `batches`.
     An exception is raised in its turn, after the batches before it.
@@ -43,7 +46,10 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
 
     @abc.abstractmethod
     def _place(self, batch: Any) -> Any:
-        """Begin to copy a batch to the device; return an object for `_hand_out`."""
+        """Begin to copy a batch to the device; return an object for `_hand_out`.
+
+        It is called in `next`, up to `depth` - 1 batches before the batch is returned.
+        """
 
     def _hand_out(self, placed: Any) -> Any:
         """Return the batch for the caller."""
@@ -109,6 +115,7 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
     def close(self) -> None:
         """Drop the batches on the device, and close the iterator if it has `close`."""
         if self._state_error is None:
+            # So that a later `next` continues after the batch returned last.
             self.set_state(self._state)
         self._queue.clear()
         if hasattr(self._iterator, "close"):

@@ -22,7 +22,11 @@ MAX_LINKS = 16
 
 
 class Frame(NamedTuple):
-    """A frame of a traceback; the columns, in bytes, are None if they are not known."""
+    """A frame of a traceback.
+
+    `last_line` and the columns, in bytes, are None if Python does not know them.
+    `is_own` is true if the code is Gristmill's and did not raise the exception.
+    """
 
     filename: str
     name: str
@@ -34,7 +38,10 @@ class Frame(NamedTuple):
 
 
 def pack_failure(error: BaseException, worker: int) -> bytes:
-    """Pack the parts of an exception and its causes that can be sent."""
+    """Pack the parts of an exception and its causes that can be sent.
+
+    Causes are explicit ones, else the context that a traceback would show.
+    """
     # For each exception: its pickle, text, frames and notes, and whether the next one
     # is its explicit cause.
     packed: list[tuple[bytes | None, str, list[Frame], list[str], bool]] = []
@@ -51,13 +58,17 @@ def pack_failure(error: BaseException, worker: int) -> bytes:
 
 
 def unpack_failure(data: bytes) -> BaseException:
-    """Return the packed exception with its notes, frames and causes."""
+    """Return the packed exception with its notes, frames and causes.
+
+    A RuntimeError with its text replaces each exception that was not pickled, or cannot
+    be unpickled here.
+    """
     error: BaseException | None = None
     for pickled, text, frames, notes, has_cause in reversed(pickle.loads(data)):
         cause, error = error, _rebuild(pickled, text)
         error.__notes__ = notes
         error = error.with_traceback(_traceback(frames))
-        error.__context__ = cause
+        error.__context__ = cause  # Also if it was the explicit cause.
         if has_cause:
             error.__cause__ = cause
     assert error is not None
@@ -72,6 +83,7 @@ def _frames(error: BaseException) -> list[Frame]:
 
 def _frame(entry: types.TracebackType, is_own: bool) -> Frame:
     code, line = entry.tb_frame.f_code, entry.tb_lineno or 1
+    # `tb_lasti` is in bytes, and each code unit of 2 bytes has a position.
     positions = itertools.islice(code.co_positions(), max(entry.tb_lasti, 0) // 2, None)
     _, last_line, column, last_column = next(positions, (None,) * 4)
     return Frame(

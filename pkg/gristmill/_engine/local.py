@@ -21,7 +21,10 @@ class LocalRun:
 
     `position` is the one after the last output.  If `ahead` is true, a thread computes
     the next output while the caller uses the last one.  The thread owns the stream of
-    that output until `NextOutput.take` has returned.
+    that output until `NextOutput.take` has returned.  Otherwise not thread-safe: one
+    thread, the consumer's, calls the methods.
+
+    The run owns the `position` that it gets, and changes that object.
     """
 
     workers = 0
@@ -66,6 +69,7 @@ class LocalRun:
             stream = self._streams.get(number) or self._open(number)
             try:
                 times.calls_until_measured -= 1
+                # Plain calls skip `_take_output`, which would take longer.
                 is_plain = (
                     times.calls_until_measured
                     and next_output is None
@@ -88,6 +92,7 @@ class LocalRun:
             replacement = None
             if stream.record_errors.records:
                 replacement = output if isinstance(output, TurnSkipped) else None
+                # If `_account` raises TooManyErrors, the next call returns this output.
                 self._held_output = (output,)
                 self._account(stream, replacement)
                 self._held_output = None

@@ -43,6 +43,7 @@ class NativeBatches:
     ) -> None:
         self._queue = queue
         self._keys = keys
+        # None if the queue reads batches of a table.
         self._decoder = decoder
         self.is_table = decoder is None
         self._rules = rules
@@ -57,10 +58,11 @@ class NativeBatches:
         empty if a record cannot be read.
         """
         if self._queue.next_count(position) not in (0, count):
-            self._queue.forget()
+            self._queue.forget()  # The block ahead has another batch size.
         keys = self._keys.block(position, count)
         if self._decoder is None:
             batch = self._queue.take(position, keys, alloc)
+            # With `alloc`, the rows of the next batch are written to its own slot.
             if alloc is None:
                 self._queue.look_ahead(position + count, count)
             return batch, keys
@@ -172,7 +174,10 @@ def has_batches(source: Any, calls: Sequence[Any]) -> bool:
 
 
 def _decoder_of(source: Any, calls: Sequence[Any]) -> Any:
-    """Return the transform that decodes blocks of a source's records, or None."""
+    """Return the transform that decodes blocks of a source's records, or None.
+
+    That is possible if a method of the transform is the only call before the batch.
+    """
     if not (len(calls) == 1 and reads_natively(source) and source.serves_bytes):
         return None
     transform = getattr(calls[0], "__self__", None)

@@ -35,9 +35,9 @@ from gristmill.sources import TableSource
 class NativeStream:
     """A chain of one-to-one steps, filters and batches.  See `Stream`.
 
-    Its position is the number of records that it has consumed.  An output consumes
-    exactly the records that it needs.  Elements that a block map has made in advance
-    are kept for the next outputs; another process has to make them again.
+    Its position is the number of records consumed; an output consumes exactly those
+    that it needs.  Elements that a block map has made in advance are kept for the next
+    outputs; another process makes them again.  For threads, see `Stream`.
 
     Args:
         record_address: See `Runnable.open_stream`.
@@ -89,10 +89,10 @@ class NativeStream:
         # True if each step gets one element at a time until the next output.
         self._lookahead_disabled = False
         self._current_record = record_word(record_address)
-        self._key_parts: list[Int64Array] = []
+        self._key_parts: list[Int64Array] = []  # Keys of the output being computed.
 
     def seek(self, position: Position) -> None:
-        self._length = self._keys.length
+        self._length = self._keys.length  # A sampler or a source may have ended it.
         if position[0] != self._consumed:
             self._reading.forget()
             if self._batches is not None:
@@ -129,7 +129,7 @@ class NativeStream:
             return []
         first = self._consumed
         try:
-            block = self._next_block(want, [])
+            block = self._next_block(want, [])  # The list is for `outputs_so_far`.
         except Exception:
             return []
         finally:
@@ -195,7 +195,7 @@ class NativeStream:
                 return batch
             if result is not None:
                 assert isinstance(self._reading, BlockReading)
-                self._reading.offer(self._consumed, result)
+                self._reading.offer(self._consumed, result)  # `_elements` reads it.
         elements = self._elements(stage, spec.batch_size)
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration

@@ -52,6 +52,12 @@ def count_batches(
     """Return the number of batches of `count` elements, and the reason if it is 0.
 
     The reason is None if there are batches, or no elements.
+
+    Args:
+        count: The number of elements.
+        batch_text: The text of the batch operation, which begins the reason.
+        size: The batch size.
+        drop_remainder: Whether a last batch of fewer elements is dropped.
     """
     full_batches, remaining = divmod(count, size)
     if count and not full_batches and drop_remainder:

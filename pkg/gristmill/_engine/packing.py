@@ -34,7 +34,9 @@ import numpy.typing as npt
 from gristmill._base import open_files
 from gristmill._engine.stream import Runnable
 
+# Buffers of at least this size are stored out of band.
 OUT_OF_BAND_BYTES = 4096
+# Only lists of at least this length are written element by element.
 LONG_LIST = 4096
 # A list is not split if its elements share objects of this many bytes per element.
 SHARED_BYTES = 1024
@@ -181,6 +183,7 @@ def _should_split(elements: Sequence[Any]) -> bool:
         return False
     starts = range(0, count - RUN_LENGTH, count // RUNS)
     sample = [each for start in starts for each in elements[start : start + RUN_LENGTH]]
+    # Separate pickles repeat the objects that the elements share.
     try:
         separate_bytes = sum(len(pickle.dumps(each, 5)) for each in sample)
         joint_bytes = len(pickle.dumps(sample, 5))
@@ -195,6 +198,7 @@ def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np
     for i, element in enumerate(elements):
         try:
             data = pickle.dumps(element, 5)
+            # Workers may not have objects of `__main__`, so cloudpickle pickles these.
             is_importable = b"__main__" not in data
         except Exception:
             is_importable = False
@@ -204,7 +208,11 @@ def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np
 
 
 def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
-    """Return the pickle plan of an array that views a mapped file; else None."""
+    """Return the pickle plan of an array that views a mapped file; else None.
+
+    Returns None, too, if the plan could not describe the array: it is empty, contains
+    objects or has a negative stride, or its file is gone.
+    """
     owner = _owner(array)
     is_plain = array.size and min(array.strides, default=0) >= 0
     if owner is None or not is_plain or array.dtype.hasobject:
@@ -232,6 +240,9 @@ def open_mapped(
     strides: tuple[int, ...],
 ) -> Array:
     """Map an array again.  If it was writeable, writes stay in this process.
+
+    `location` is the file's path and `_version`, the offset of the array's first byte
+    in the file, and whether the array was writeable.
 
     Raises:
         OSError: The file does not exist.
@@ -266,6 +277,7 @@ def _owner(array: Array) -> np.memmap[Any, Any] | None:
 
 
 def _version(path: str) -> tuple[int, ...]:
+    """Return a file's (device, inode, bytes), to detect that it was replaced."""
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_size
 

@@ -204,6 +204,7 @@ class Program:
 
     @property
     def _output_records(self) -> int:
+        """The product of the batch sizes: the records of one output without filters."""
         product = 1
         for stage in self.batch_stages:
             if isinstance(stage.batch, transforms.Batch):
@@ -253,6 +254,7 @@ def holds_back(operation: Any) -> bool:
     return is_legacy(operation) and type(operation) not in ONE_TO_ONE
 
 
+# Legacy operations that run as steps, see `record_steps`.
 ONE_TO_ONE = (legacy.MapOperation, legacy.FilterOperation, legacy.RandomMapOperation)
 RANDOM = (transforms.RandomMap, transforms.TfRandomMap)
 BATCHES = (transforms.Batch, transforms.BucketBatch)
@@ -266,6 +268,7 @@ KNOWN = (
     transforms.FlatMap,
     *BATCHES,
 )
+# Gristmill's own samplers, whose `seed` defines the generators of records.
 SAMPLERS = (
     samplers.DistributedSampler,
     samplers.GroupShuffleSampler,
@@ -299,7 +302,12 @@ def is_own_source(source: Any) -> bool:
 def batch_stage_of(
     operations: Sequence[Any], batch: transforms.Batch | transforms.BucketBatch | None
 ) -> BatchStage:
-    """Return the stage with some map or filter transforms and the batch after them."""
+    """Return the stage with some map or filter transforms and the batch after them.
+
+    Its deferred steps are the plain ones up to the last step that cannot defer, and
+    then the deferring ones.  There are none unless the batch is a `Batch` without a
+    `batch_fn`.
+    """
     steps = [as_step(op) for op in operations]
     deferred: list[StepSpec] = []
     for (opcode, _, name), op in zip(

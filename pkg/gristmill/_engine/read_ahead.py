@@ -22,6 +22,11 @@ BLOCK_BYTES = 4 << 20
 class ReadAheadPlan:
     """Plans the reads of one stream.
 
+    Args:
+        keys: The keys of the stream.
+        ahead: The least number of records to read ahead.  It is lower if that many
+            take more than `MAX_AHEAD_BYTES`.
+
     Attributes:
         record_bytes: The mean size of a record; 0 while it is unknown.
     """
@@ -46,7 +51,10 @@ class ReadAheadPlan:
         return end
 
     def block_size(self, position: int, block: int) -> int:
-        """Return the number of records to read together, from a position on."""
+        """Return the number of records to read together, from a position on.
+
+        `block` is the least number, unless a window ends sooner.
+        """
         if not self.record_bytes:
             return block
         return self._window(position) or max(
@@ -54,6 +62,9 @@ class ReadAheadPlan:
         )
 
     def _window(self, position: int) -> int:
-        """Return the number of records to the end of a window; 0 if too many."""
+        """Return the number of records to the end of a window.
+
+        Returns 0 if they take more than a third of the limit, or without windows.
+        """
         left = self._keys.window_left(position)
         return left if left * self.record_bytes <= MAX_AHEAD_BYTES / 3 else 0

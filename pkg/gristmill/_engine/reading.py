@@ -37,9 +37,9 @@ from gristmill.options import ReadOptions
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-# If a read waits for longer, threads read.
+# A read that waits for longer is slow, see `SlowProbe`.
 SLOW_READ_S = 100e-6
-# Threads read the next records on trial if a read takes longer.
+# Threads read the next records on trial if a read takes longer, before it returns.
 LONG_READ_S = 1e-3
 # The number of measured reads, of single records or of blocks, after which to decide.
 PROBED_READS = 5
@@ -77,7 +77,8 @@ def read_each(source: Any, keys: Iterable[Any]) -> ReadResult:
 def read_together(source: Any, keys: list[Any]) -> ReadResult | None:
     """Read records in one call, or if that fails, one by one to find the bad one.
 
-    Returns None if the source returns a wrong number of elements.
+    A failed call may have read some of them, and these are read again.  Returns None if
+    the source returns a wrong number of elements.
     """
     try:
         elements: list[Any] | None = list(source.__getitems__(keys))
@@ -100,7 +101,8 @@ class Reading:
     Args:
         source: The source.
         options: No threads read if one of its numbers is 0.
-        keys_of: Called with (position, count); returns the source's keys there.
+        keys_of: Called with (position, count); returns the source's keys there, fewer
+            if a sampler fails.  The watch's thread may call it, see `_following`.
         length: The number of records of the stream.
         look_ahead: Whether to read records before they are requested.
         min_block: The number of records that the caller reads together at least, if
@@ -295,7 +297,11 @@ class Reading:
     def _read_by_threads(
         self, position: int, keys: list[Any], elements: list[Any]
     ) -> ReadResult:
-        """Read the records at `position`, ...; append them to `elements`."""
+        """Read the records at `position`, ...; append them to `elements`.
+
+        `elements` are the records just before these.  Returns only some of the records,
+        at least one, if the next one is slow; keeps the other reads for the next call.
+        """
         if self._pool is not None and self._pool.is_in_fork:
             # A fork has its parent's futures, but not the threads.
             self._futures.clear()

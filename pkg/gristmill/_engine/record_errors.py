@@ -87,6 +87,8 @@ class OutputAbandoned(BaseException):
 class RecordErrors:
     """Collects and replaces the bad records of one stream since its last output.
 
+    Not thread-safe: the thread that computes the output calls the methods.
+
     Args:
         stream: The number of the stream.
         on_error: What to do with a bad record.
@@ -196,6 +198,7 @@ class RecordErrors:
         )
         count, limit = len(self.records), self._limit_of_output
         if limit is not None and count > limit:
+            # If the user continues, the next try gets at least twice as far.
             self._raised_limit = max(2 * count, SKIP_LIMIT_PER_TURN)
             raise OutputAbandoned
         # Log the 10,000th, the 100,000th, ...
@@ -255,7 +258,7 @@ def _no_substitute_error(key: Any, tried_keys: list[Any]) -> TooManyErrors:
 class ErrorCounter:
     """Counts and logs bad records, and raises an error if there are too many.
 
-    `account` is called in the order in which outputs are delivered.
+    `account` is called by the consumer's thread, in the order of delivered outputs.
 
     Args:
         policy: The limit and the quarantine file.
@@ -300,6 +303,7 @@ class ErrorCounter:
         Args:
             summary: The bad records.
             replacement: The exception or `TurnSkipped` in place of the output, if any.
+                With an exception, the limit does not apply: that exception is raised.
 
         Raises:
             TooManyErrors: The total exceeds the limit, or an output was abandoned with

@@ -148,6 +148,7 @@ class BatchNode(Node):
         self.keys = _join_keys(sources)
         metadata = records[-1].metadata.remove_record_key()
         if self._own_generator and metadata.rng is not None:
+            # Batches of one record differ in the index, so they jump to other places.
             bits = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
             metadata = RecordMetadata(metadata.index, rng=np.random.Generator(bits))
         values = [record.data for record in records]
@@ -165,6 +166,9 @@ class BatchNode(Node):
 
 class LegacyNode(Node):
     """A callable from an iterator of records to an iterator of records.
+
+    `seek` is called only before the first record; `RecordStream` makes a new chain for
+    later ones.
 
     Args:
         parent: The node of the input records.
@@ -254,7 +258,10 @@ class RecordIterator(Node):
 
 
 def _join_keys(sources: list[Sequence[int]]) -> list[int]:
-    """Return the keys of some records, once for all splits of one record."""
+    """Return the keys of some records, once for all splits of one record.
+
+    Splits of a record are adjacent, and have the same list object.
+    """
     each = (next(same) for _, same in itertools.groupby(sources, id))
     return list(itertools.chain.from_iterable(each))
 

@@ -57,7 +57,9 @@ class StepsNode(Node):
         self._split_position: Position = ()
         # Splits up to this position were returned before, and are skipped.
         self._resume_position: Position = ()
+        # The position after the last result that was returned.
         self._state: Position = ()
+        # The next results of the current record of the parent.
         self._results: Iterator[Result] = iter(())
         self._set_position(parent.state() + (0,) * self._flat_maps)
 
@@ -77,10 +79,11 @@ class StepsNode(Node):
         if not self._flat_maps:
             return
         self._resume_position = () if self._replays else position
+        # Split records again, until one has a result after `position`.
         while self._split_position < position:
             try:
                 results = self._next_results()
-            except StopIteration:
+            except StopIteration:  # The position is at the end of the stream.
                 self._set_position(position)
                 break
             # A result is a tuple whose first element is its position.
@@ -130,7 +133,10 @@ class StepsNode(Node):
         return end
 
     def _next_results(self) -> Iterator[Result]:
-        """Return the results of the steps for the next record."""
+        """Return the results of the steps for the next record.
+
+        The iterator runs the steps as it is advanced, and updates the positions.
+        """
         try:
             record = next(self._parent)
         except StopIteration:
@@ -190,6 +196,7 @@ class StepsNode(Node):
             if position > self._resume_position[: len(position)]:
                 yield from self._run_steps(first, split, level + 1, position)
             elif not is_last_level:
+                # As if the next flat-map had split it.
                 self._input_positions[level + 1] = position
 
     def _failure_result(self, error: Exception, level: int, after: Position) -> Result:
@@ -255,6 +262,7 @@ class TolerantStepsNode(StepsNode):
         input_positions = self._input_positions.copy()
         split_position = self._split_position
         [position] = self._reader.state()
+        # All results of the record, since a later one may fail and replace them all.
         results = list(super()._next_results())
         error = _failure_in(results)
         if error is None:
@@ -301,6 +309,7 @@ def _function_of(step: Any) -> Callable[[Record[Any]], StepOutput]:
 
 
 def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
+    # Reserve `max_fan_out` indices for the splits of each record.
     offset, rng = record.metadata.index * step.max_fan_out, record.metadata.rng
     return [
         Record(RecordMetadata(index=offset + number, rng=rng), split)

@@ -62,6 +62,7 @@ class RecordStream:
         self._chain = None
 
     def next(self, alloc: Alloc | None = None) -> Any:
+        # `alloc` is not used here: NumPy allocates the arrays of batches.
         chain = self._chain
         if chain is None:
             # Bad records on the way to this position count for earlier outputs.

@@ -99,6 +99,7 @@ class RemoteRun:
         self._running: _ScheduledWorkers | None = None
         # From the last call of `usage`, or from `close`.
         self._usage: RemoteStats | LocalStats | None = None
+        # Measures receiving.  Only the consumer's thread changes it.
         self._times = StageTimes()
         # True after the first wait for workers.
         self._has_waited = False
@@ -163,6 +164,7 @@ class RemoteRun:
             elif kind == "slow":
                 activity = running.workers.activity(due.worker)
                 log.warning("%s", slow_unit_message(due, activity))
+                # The timeout is not negative here, see `slow_s` of the scheduler.
                 timeout_s = max(0.0, timeout_s - due.waited_s)
                 continue
             elif kind == "timeout":
@@ -260,7 +262,7 @@ class RemoteRun:
         return running
 
     def _switch_to_successor(self) -> None:
-        """Continue with the successor if it is ready."""
+        """Continue with the successor if its workers have started."""
         with self._change_lock:
             current, successor = self._running, self._successor
             if current is None or successor is None or not successor.workers.ready():
@@ -349,9 +351,9 @@ class RemoteRun:
         if the output is not an error.
 
         Args:
-            element: What a worker sent: an element, or a packed failure if `is_error`.
-                With an error counter, a pair of that and the packed bad records, which
-                is itself pickled if `is_error`.
+            element: What a worker sent: an element, or if `is_error` a packed failure
+                or a `TurnSkipped`.  With an error counter, a pair of that and the
+                packed bad records, which is itself pickled if `is_error`.
             is_error: Whether the worker sent a failure.
 
         Raises:
@@ -372,6 +374,7 @@ class RemoteRun:
     def _handle_stall(self, workers: Workers, due: _core.NextResult) -> None:
         """Warn of a stall; kill its worker if `stall_action` is "restart"."""
         seconds = self._options.stall_timeout
+        # No worker is at fault if memory is short, or if none has begun the output.
         if due.needed_bytes or due.worker < 0:
             log.warning("%s", stall_message(due, seconds))
             return

@@ -20,7 +20,10 @@ BUSY_SHARE = 0.5
 
 
 def read_timed(read: Callable[[], R]) -> tuple[R, float, float]:
-    """Call `read`; return its result, its duration and the time it waited, in s."""
+    """Call `read`; return its result, its duration and the time it waited, in s.
+
+    Both times are for the whole call, unlike those of `SlowProbe.read_timed`.
+    """
     start = blocked_time.clocks()
     result = read()
     end = blocked_time.clocks()
@@ -68,7 +71,7 @@ class Trial:
         """Return whether the median read waited for longer than `slow_s`.
 
         Returns None if the processor was so busy that threads may have waited for
-        each other.
+        each other.  REQUIRES: at least one read was measured.
         """
         reads = [*self._reads]
         if sorted(reads)[len(reads) // 2].waited_s <= slow_s:
@@ -83,7 +86,8 @@ class SlowProbe:
     """Measures some reads, and decides for the next ones whether threads should read.
 
     The caller's own reads are measured first.  If one waits, threads read on trial.
-    Not thread-safe, except for reads of the trial.
+    Not thread-safe, except for reads of the trial.  A user without trials, such as
+    `thread_prefetch`, calls only `add`, and sets `until_probe` itself.
 
     Args:
         slow_s: A read that waits for longer is slow, in seconds.
@@ -94,7 +98,7 @@ class SlowProbe:
     Attributes:
         waits: The verdict: True if reads wait, so threads should read.  None if that is
             unknown: during a trial, and after a trial without a result, when the
-            caller's own reads decide.
+            caller's own reads decide.  Never None if only `add` is called.
         until_probe: The number of reads until the next probe.  The user of the probe
             counts them down.
         trial: The trial under way, in which threads read, or None.
@@ -124,6 +128,7 @@ class SlowProbe:
         self.trial: Trial | None = None
         self.record_s = math.inf
         self._reads = reads
+        # Whether the last read took longer than `slow_s`, by its duration alone.
         self._last_was_long = True
         # The times that the last reads of the caller waited.
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
@@ -133,7 +138,8 @@ class SlowProbe:
 
         The time is for each of `count` records.  After a quick read, only the duration
         is measured, because the function `read_timed` takes some microseconds.  If that
-        duration is long, the time waited is None, for unknown.
+        duration is long, the time waited is None, for unknown.  After a quick read it
+        is 0, because a read cannot wait for longer than it lasts.
         """
         waited_s = None
         if self._last_was_long:
@@ -148,7 +154,10 @@ class SlowProbe:
         return result, waited_s if self._last_was_long else 0.0
 
     def add(self, seconds: float) -> bool:
-        """Add a measured read; if there are enough, set `waits` and return True."""
+        """Add a measured time; if there are enough, set `waits` and return True.
+
+        This begins no trial, and does not end the probe: the caller does that.
+        """
         measured_s = self._measured_s
         measured_s.append(seconds)
         if len(measured_s) < self._reads:
@@ -160,7 +169,8 @@ class SlowProbe:
     def add_read(self, waited_s: float | None) -> bool:
         """Add a read that `read_timed` measured; return whether to stop probing.
 
-        The caller stops after a verdict, or if threads read on trial.
+        The caller stops after a verdict, or if threads read on trial.  Unlike `add`,
+        this may begin a trial, and ends the probe after a verdict.
         """
         if self.trial is not None:
             return True
@@ -178,7 +188,7 @@ class SlowProbe:
         return True
 
     def begin_trial(self) -> None:
-        """Leave the verdict to the next reads by threads."""
+        """Leave the verdict to the next reads by threads; `judge_trial` decides."""
         self.waits = None
         self.until_probe = 0
         self._measured_s.clear()

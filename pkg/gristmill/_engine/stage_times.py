@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from gristmill._base.types import T
 from gristmill._hot import run as hot_run
 
+# The time without measurements after two measured calls, and its limit in calls.
 PAUSE_NS = 500_000_000
 MAX_PAUSE_CALLS = 8192
 # The number of the first call to measure.  Earlier calls open files and fill caches.
@@ -59,6 +60,8 @@ class StageTotals:
 
 class StageTimes:
     """Measures some of the calls that compute outputs.
+
+    The thread that computes them calls all methods.  Others may read `by_clock`.
 
     The caller decrements `calls_until_measured` before each call, and measures the
     call if it is 0.
@@ -114,7 +117,11 @@ class StageTimes:
             return output
 
     def text(self) -> str:
-        """Return the measurements as JSON, which `sum_texts` parses."""
+        """Return the measurements as JSON, which `sum_texts` parses.
+
+        It is [outputs in wall time, outputs in CPU time, rows of (name, wall ns, CPU
+        ns)], with the stages that took the most wall time.
+        """
         wall, cpu = self.by_clock
         names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[:MAX_NAMES]
         rows = [

@@ -7,6 +7,7 @@ import time
 from gristmill import _core
 from gristmill._base import progress_bar
 
+# Nothing is shown for this time.  Then the line is updated after each step.
 QUIET_S = 1.0
 STEP_S = 0.2
 
@@ -15,7 +16,7 @@ def wait_for_first(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextRe
     """Return the first result of `scheduler.next(timeout_s)`.
 
     Until a worker process runs, a line on a terminal or in a notebook shows the time
-    so far.
+    so far.  A negative timeout waits forever.
     """
     if 0 <= timeout_s <= QUIET_S or not progress_bar.is_watched():
         return scheduler.next(timeout_s)

@@ -189,6 +189,7 @@ def _version_2(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]
     shards = pipeline.program.shard.shard_count
     stride = position.streams * shards
     offset = pipeline.program.shard.shard_index - stride
+    # Grain stores the index of each stream's last record: one stride before the next.
     return {
         "version": 2,
         "last_seen_indices": {
@@ -240,6 +241,7 @@ def _nested(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
 
 
 def _nest(stream_position: Position, flat_maps: int) -> dict[str, Any]:
+    """Return Grain's state of a stream: the last flat-map's, which has its parent's."""
     state: dict[str, Any] = {"next_index": stream_position[0]}
     for split_count in stream_position[1 : 1 + flat_maps]:
         state = {"parent": state, "next_index_in_buffer": split_count}

@@ -15,6 +15,7 @@ import numpy as np
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 
+# At least one integer.  Each kind of stream defines what they mean.
 Position = tuple[int, ...]
 # An element, the keys of its records, and the stream's position after it.
 Output = tuple[Any, Int64Array, Position]
@@ -27,6 +28,7 @@ PROGRAM_MODULES: list[str] = []
 class Stream(Protocol):
     """Computes the outputs of a stream.
 
+    Not thread-safe: one thread at a time calls the methods, except `outputs_so_far`.
     A stream may have these optional methods:
 
     - ``disable_lookahead()``: compute only the next output, if the stream may compute
@@ -42,7 +44,8 @@ class Stream(Protocol):
 
     Attributes:
         position: The position after the last output, which a checkpoint stores.
-        keys: The keys of the last output's records, shape (k,).
+        keys: The keys of the last output's records, int64 of shape (k,), -1 for a key
+            that is not an int64.
         record_errors: Bad records that were skipped or substituted for the last output.
     """
 
@@ -60,7 +63,8 @@ class Stream(Protocol):
             StopIteration: The stream has ended, or it met many bad records and nothing
                 else.  In the second case there are record errors, and the next call
                 continues after them.
-            OutputAbandoned: It met more bad records than the limit of one output.
+            OutputAbandoned: It met more bad records than the limit of one output.  The
+                next call computes the same output.
             Exception: The user's code raised it.  `position` is after the record that
                 failed.
         """
@@ -156,7 +160,7 @@ def to_outputs(first: int, keys: Int64Array, elements: list[Any]) -> list[Output
     Args:
         first: The number of the first record in the stream.
         keys: The keys of the records, shape (n,), n at least the number of elements.
-        elements: One element of each record.
+        elements: One element of each record, from the first one on.
     """
     return [
         (element, keys[offset : offset + 1], (first + offset + 1,))

@@ -15,19 +15,23 @@ from gristmill._hot.draw import Draws
 from gristmill._hot.error_location import as_failure
 from gristmill.records import RecordMetadata
 
+# The number of keys that are computed together at least, if the stream has as many.
 KEY_BLOCK = 4096
 
 
 # The type is a string, because numpy.random is slow to import.
 class SamplerDraws(dict[int, "np.random.Generator | None"]):
-    """Generators of a sampler that makes its own, by global index."""
+    """Generators of a sampler that makes its own, by global index.
+
+    ``at(index)`` is like that of `Draws`, but each call returns the same object.
+    """
 
     at = dict.get
 
 
 # Consecutive records of a stream: the keys for the source (int64, -1 for a key that is
-# not an int64), the global indices (int64), and the names: the keys as the sampler
-# returned them if one of them is not an int64, else None.
+# not an int64), the global indices (int64), and the names: the results of `key_of` if
+# one of them is not an int of at most 64 bits, else None.  Keys have wrapped around.
 RecordKeys = tuple[Int64Array, Int64Array, list[Any] | None]
 
 
@@ -53,6 +57,9 @@ class KeyBlocks(Protocol):
 class StreamKeys:
     """The keys, indices and generators of the records of one stream.
 
+    Not thread-safe, except that `Reading` may call `source_keys` in another thread,
+    while this one reads.  That changes neither the cache nor the draws.
+
     Attributes:
         length: The number of records of the stream.
         draws: Generators by global index; None if there is no seed.  If the sampler
@@ -68,6 +75,7 @@ class StreamKeys:
         self.draws: Any = self._sampler_draws
         if self._in_blocks:
             self.draws = None if program.seed is None else Draws(program.seed)
+        # The keys and indices of the last block, and the position of its first record.
         self._cached_at = 0
         self._cached = NO_KEYS, NO_KEYS
 
@@ -101,7 +109,10 @@ class StreamKeys:
         return keys[begin:], indices[begin:], None
 
     def block(self, first: int, count: int) -> Int64Array:
-        """Return the keys of `records`.  REQUIRES: keys come in blocks."""
+        """Return only the keys of `records`, see `KeyBlocks.block`.
+
+        REQUIRES: keys come in blocks.
+        """
         keys, begin = self._cached[0], first - self._cached_at
         if not 0 <= begin <= len(keys) - count:
             self._fill(first, count)
@@ -129,7 +140,8 @@ class StreamKeys:
     def source_keys(self, first: int, count: int) -> list[Any]:
         """Return the keys for the source at `count` positions from `first` on.
 
-        They end before a position for which a sampler of the user's fails.
+        They end before a position for which a sampler of the user's fails.  This may be
+        called to read ahead: the records last returned keep their generators.
         """
         if self._in_blocks:
             block: list[Any] = self._compute_block(first, count)[0].tolist()
@@ -169,6 +181,9 @@ class StreamKeys:
 
     def renew_generator(self, position: int, index: int) -> None:
         """Undo the draws of the record at `position`.
+
+        Does nothing if keys come in blocks, since `Draws.at` resets the generator at
+        each call anyway.
 
         Args:
             position: The position in the stream.
@@ -211,7 +226,7 @@ class StreamKeys:
                 break
             index = metadata.index
             if type(index) is not int or as_number(index) != index:
-                index = self._index(position)
+                index = self._index(position)  # The user's index is not an int64.
             if index in draws:
                 break
             draws[index] = metadata.rng
@@ -232,6 +247,6 @@ def first_records(records: RecordKeys, count: int) -> RecordKeys:
 
 
 def name_of(records: RecordKeys, number: int) -> Any:
-    """Return the key of record number `number`, as the sampler returned it."""
+    """Return the key of record number `number`, as `key_of` returned it."""
     keys, _, names = records
     return keys[number] if names is None else names[number]

@@ -34,6 +34,7 @@ def cut_own_frames(error: BaseException, noted: bool = True) -> None:
 
     The exception was caught in a frame of Gristmill's.  The frame that raised it stays,
     even if it is Gristmill's.  If `noted` is true, a note is added if frames were cut.
+    In the mode "remove_frames", a `FullTraceback` becomes the cause instead.
     """
     mode = config.py_traceback_filtering
     if mode == "auto":

@@ -130,7 +130,11 @@ class UnitParts:
         return interval_s
 
     def _offer(self, unit: _core.Work, result: Outputs) -> bool:
-        """Offer the finished outputs, if any; return whether that succeeded."""
+        """Offer the finished outputs, if any; return whether that succeeded.
+
+        After False, there are no further offers of this unit.
+        """
+        # `finished` has these outputs first, and then those of the current call.
         earlier_count = len(result.outputs)
         finished = result.outputs[:]
         if self._run_stream is not None:
@@ -148,6 +152,7 @@ class UnitParts:
         if written is None:
             self._unit = None
             return False
+        # `_write` may have dropped the last ones, so that the part is not too large.
         count, nbytes = written
         finished = finished[:count]
         if not self._worker_end.offer_part(count, nbytes, _position_after(finished)):
@@ -160,7 +165,8 @@ class UnitParts:
     def _take_answer(self, result: Outputs) -> bool:
         """Wait for the answer to an offer; return whether the parent took it.
 
-        If the parent declined, the offered outputs go back to `result`.
+        If the parent declined, the offered outputs go back to `result`, and there are
+        no further offers of this unit.
         """
         offered, self._offered = self._offered, []
         offered_unit, self._unit = self._unit, self._worker_end.resume()

@@ -37,7 +37,7 @@ class UnitResult:
 
     @property
     def status(self) -> int:
-        """The status of the unit for the parent."""
+        """The status of the unit for the parent; a failure goes before the end."""
         if self.failure is not None:
             return _core.STATUS_ERROR
         if self.ended:

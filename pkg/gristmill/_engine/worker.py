@@ -228,6 +228,7 @@ class Server:
 
     def _compute_next(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
         """Compute the next output of a stream that this worker owns."""
+        # If true, the unit has no position: it follows this process's last one.
         number, continues_stream = unit.stream, unit.continues_stream
         if not continues_stream:
             self._end_positions[number] = tuple(unit.position_before.tolist())
@@ -364,7 +365,7 @@ class Server:
         return count, used
 
     def _drop_last_outputs(self, result: UnitResult, nbytes: int) -> None:
-        """Drop the last of `nbytes` bytes of outputs; the next unit recomputes them."""
+        """Keep about `max_unit_bytes` of `nbytes`; the next unit has the rest."""
         count = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
         result.outputs = result.outputs[:count]
         _, _, result.position = result.outputs[-1]

@@ -59,6 +59,7 @@ def _request_stacks(pid: int, path: str) -> str:
                 break
             with open(path, "rb") as file:
                 text = file.read()[old_size:]
+            # At least one frame was written, in whole lines.
             if text.endswith(b"\n") and b"File " in text:
                 return text.decode(errors="replace").strip()
     except OSError as error:
@@ -69,6 +70,7 @@ def _request_stacks(pid: int, path: str) -> str:
 
 
 def _descendants(pid: int) -> Iterator[int]:
+    """Yield all descendants: a worker is the child of a zygote of the launcher."""
     for children in glob.iglob(f"/proc/{pid}/task/*/children"):
         with contextlib.suppress(OSError):
             with open(children) as file:

@@ -26,12 +26,17 @@ if TYPE_CHECKING:
 # The module that workers of the launcher run; see `gristmill._workers.launcher`.
 ENTRY = "gristmill._engine.worker"
 
-# Leaves of an output up to this size are copied out of its slot.
+# Leaves of an output up to this size are copied out of its slot.  Larger ones are views
+# that keep the slot occupied.
 COPIED_LEAF_BYTES = 16 << 10
 
 
 class Workers(Protocol):
-    """The workers of one scheduler."""
+    """The workers of one scheduler.
+
+    Any thread of `RemoteRun` may call `usage` and `close`, while another one waits for
+    the scheduler.
+    """
 
     def start(self) -> None:
         """Start the workers, without waiting for them.
@@ -145,6 +150,7 @@ class LauncherWorkers:
         from gristmill._workers import main_module, parent
 
         main = main_module.description()
+        # The launcher finds the parts of `main` among these by their mark.
         modules = (*main, *self._imported_modules)
         parent.configure(ENTRY, PROGRAM_MODULES)
         _core.start_launcher(modules)
@@ -159,6 +165,7 @@ class LauncherWorkers:
             os.close(blob_fd)
 
     def ready(self) -> bool:
+        # The supervisor has reported the start of each process.
         return all(alive for _, alive, _ in self._scheduler.processes())
 
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:

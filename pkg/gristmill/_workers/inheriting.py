@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # The descriptors that this process, a zygote or a worker, received with the program.
+# `Zygote` sets them, and its workers inherit the list.
 received_fds: list[int] = []
 
 

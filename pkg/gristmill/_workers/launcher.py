@@ -51,6 +51,10 @@ def main(entry: str, more_modules: Sequence[str]) -> None:
     Args:
         entry: The module that workers run; see `parent.setup`.
         more_modules: Other modules to import before the forks.
+
+    The arguments of the command are the modules, and the parts of the main program's
+    description, that workers need.  Its last two are the descriptor of the supervisor's
+    socket and the pid of the user's process.
     """
     *arguments, fd, parent = sys.argv[1:]
     _core.die_with_parent(int(parent))
@@ -62,7 +66,7 @@ def main(entry: str, more_modules: Sequence[str]) -> None:
     for name in more_modules:
         importlib.import_module(name)
     outcome = _import_all(module, arguments)
-    os.environ.pop(nesting.IMPORTING, None)
+    os.environ.pop(nesting.IMPORTING, None)  # Set by `parent.configure`.
     gc.freeze()  # The collector does not touch frozen objects, so forks share them.
     gc.enable()
     os.set_inheritable(int(fd), False)
@@ -105,6 +109,7 @@ def _import_all(
                 " this.",
                 threads,
             )
+        # Without the user's modules, but with the descriptor and the pid at the end.
         command = sys.orig_argv
         main_argument = [_RUN_IN_WORKERS] if main else []
         new_command = [*command[: -2 - len(arguments)], *main_argument, *command[-2:]]
@@ -117,7 +122,7 @@ def _run(supervisor: socket.socket, main: main_module.Outcome) -> None:
     zygotes = Children(supervisor, GONE)
     inherited_fds: list[int] = []  # The descriptors for the group that is opened next.
     while True:
-        for _ in zygotes.wait():
+        for _ in zygotes.wait():  # Only the supervisor's socket.
             received = receive(supervisor)
             if received is None:
                 return
@@ -139,7 +144,10 @@ def _start_zygote(
     message: Message,
     fds: Sequence[int],
 ) -> None:
-    """Fork the zygote of the group in a message; close its descriptors here."""
+    """Fork the zygote of the group in a message; close its descriptors here.
+
+    `message.value` is 1 if each worker loads the program, else 0.
+    """
 
     def run_zygote() -> None:
         supervisor.close()

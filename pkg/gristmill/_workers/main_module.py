@@ -53,6 +53,7 @@ def description() -> tuple[str, ...]:
         _unguarded.add(path)
     if not guarded_lines or path in _unguarded:
         return ()
+    # A key of the dict for `spawn.prepare`, and its value; see `run`.
     entry = ("init_main_from_path", path)
     if name is not None:
         entry = ("init_main_from_name", name)
@@ -80,7 +81,10 @@ def _line_within(names: dict[str, object]) -> int | None:
 
 @functools.cache
 def _guarded_lines(path: str) -> tuple[range, ...]:
-    """Return the lines of a file that run only in the main program."""
+    """Return the lines of a file that run only in the main program.
+
+    Returns an empty tuple if there is no guard, or if the file cannot be parsed.
+    """
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())

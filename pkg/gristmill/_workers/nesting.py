@@ -16,6 +16,7 @@ from types import FrameType
 # The environment variable that a worker sets while it imports modules.  Processes that
 # the imports start inherit it.
 IMPORTING = "GRISTMILL_WORKER_IMPORTS"
+# The packages whose frames iterate loaders, and are not the user's.
 _LOADERS = ("gristmill", "torch")
 
 # The pid of the process that became a worker.  A fork made by a step is not a worker.

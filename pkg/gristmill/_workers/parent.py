@@ -46,6 +46,7 @@ def configure(entry: str, more_modules: Sequence[str] = ()) -> None:
     environ = [name + b"=" + value for name, value in os.environb.items()]
     environ.append(f"{nesting.IMPORTING}=1".encode())  # `main` removes it.
     _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
+    # Registered last, so that it runs before the exit handlers registered until now.
     atexit.unregister(_core.shutdown_supervisor)
     atexit.register(_core.shutdown_supervisor)
 

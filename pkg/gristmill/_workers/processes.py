@@ -38,13 +38,17 @@ from gristmill import _core
     READY,
     INHERIT,
 ) = range(1, 12)
-_MESSAGE = struct.Struct("<IIiIi")
+_MESSAGE = struct.Struct("<IIiIi")  # The fields of `Message`, in order.
 _MAX_FDS = 8  # In one message.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Message(NamedTuple):
-    """One message; fields that do not apply are 0."""
+    """One message; fields that do not apply are 0.
+
+    `group` is the supervisor's number of a pipeline's workers.  `generation` counts the
+    processes that had the number `worker`.  What `value` means depends on the kind.
+    """
 
     kind: int
     group: int = 0
@@ -76,6 +80,7 @@ def _quiet_fork() -> int:
 
 
 def _run_and_exit(parent: int, child: Callable[[], None]) -> None:
+    """Run child in this fork of `parent`, and exit with its status."""
     status = 1
     try:
         _core.die_with_parent(parent)
@@ -102,6 +107,7 @@ def _flush() -> None:
 
 
 def send(peer: socket.socket, message: Message, *fds: int) -> None:
+    """Send a message with copies of descriptors; do nothing if the peer is gone."""
     # Reading the socket detects that the peer is gone.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         socket.send_fds(peer, [_MESSAGE.pack(*message)], fds)
@@ -144,6 +150,8 @@ class Children:
     def fork(self, started: Message, child: Callable[[], None]) -> int:
         """Run child in a new process, report its start, and return its pid.
 
+        `started` is the message for the report, except for its `value`, the pid.
+
         Raises:
             OSError: The system cannot create a process or a descriptor.
         """
@@ -160,7 +168,10 @@ class Children:
         return pid
 
     def wait(self, timeout_ms: int | None = None) -> list[int]:
-        """Wait for events, and reap ended children; return the other ready fds."""
+        """Wait for events, and reap ended children; return the other ready fds.
+
+        These are the supervisor's socket, and what the caller has added to `poll`.
+        """
         ready = [fd for fd, _ in self.poll.poll(timeout_ms)]
         return [fd for fd in ready if not self._reap(fd)]
 
@@ -171,6 +182,7 @@ class Children:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     def _reap(self, pidfd: int) -> bool:
+        """Reap and report a child that has ended; return False for other fds."""
         started = self._running.pop(pidfd, None)
         if started is None:
             return False
@@ -233,7 +245,7 @@ def look_like_worker(name: str, parent_pid: int) -> None:
 
     `parent_process()` then returns the user's process.
     """
-    parent = process.parent_process()
+    parent = process.parent_process()  # Set in forks of the launcher.
     if parent is None:
         # The pidfd is readable after the end, like a sentinel of multiprocessing.
         sentinel = os.pidfd_open(parent_pid)

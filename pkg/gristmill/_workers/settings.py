@@ -3,6 +3,10 @@
 These are settings that change the results of code, or whether it fails.  A worker does
 not import a library just to set them, but sets them when the library is imported.  All
 other settings are left to ``worker_init_fn``.
+
+`read_settings` runs in the user's process, in the thread that starts the workers.
+`adopt` runs in a zygote, from which its workers inherit the settings, or in a Ray
+actor.  Those of decimal and numpy are the settings of the thread that calls.
 """
 
 from __future__ import annotations
@@ -30,13 +34,13 @@ _JAX_SETTINGS = (
 
 
 class Setting(NamedTuple):
-    """The settings of a library: the name of its module, and the pickled values."""
+    """All settings of one library: its key in `_KINDS`, and the pickled values."""
 
     module: str
     pickled: bytes
 
     def adopt(self, module: ModuleType) -> None:
-        """Apply the settings to a module that this process has imported."""
+        """Apply the settings to their module, when this process has imported it."""
         _KINDS[self.module].write(module, pickle.loads(self.pickled))
 
 
@@ -56,7 +60,10 @@ def adopt(settings: Sequence[Setting]) -> None:
 
 
 class _Kind(NamedTuple):
-    """Functions that read and write the settings of a module."""
+    """Functions that read and write the settings of a module.
+
+    What `read` returns is pickled, and `write` gets it in a worker.
+    """
 
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], None]

@@ -64,14 +64,16 @@ class Zygote:
         self._supervisor = socket.socket(fileno=fds[0])
         setup_fd, self._blob_fd, self._arena_fd, self._notify_fd = fds[1:5]
         inheriting.received_fds[:] = fds[5:]
-        with open(setup_fd, "rb") as file:
+        with open(setup_fd, "rb") as file:  # Closes `setup_fd`.
             file.seek(0)  # Another zygote of this group may have read it.
             self._setup = pickle.load(file)
+        # The requests for workers that were not started yet.
         self._start_requests: deque[Message] = deque()
         self._workers = Children(self._supervisor, EXITED)
         self._throttle = StartThrottle()
         # Defines `run_main`, `load` and `serve`, for example `_engine.worker`.
         self._entry: types.ModuleType
+        # None until it is loaded: in this process, or in each worker.
         self._program: Any = None
 
     def run(self) -> None:
@@ -83,6 +85,7 @@ class Zygote:
         nesting.become_worker()
         try:
             self._entry = adopt_parent_state(self._setup)
+            # The failure does not matter to workers that do not run the program.
             if self._main.failure and self._setup["main"]:
                 self._send_failure(self._main.failure)
                 return
@@ -158,6 +161,7 @@ class Zygote:
             self._workers.wait(round(left_s * 1e3))
 
     def _start(self, request: Message) -> None:
+        """Fork a worker, which closes its end of a new pipe after its first unit."""
         # See `StartThrottle`.
         started_read, started_write = os.pipe()
 
@@ -171,11 +175,14 @@ class Zygote:
         self._workers.poll.register(started_read, select.POLLIN)
 
     def _forget_start_pipe(self, started_read: int) -> None:
+        """Count a worker as started, and close the pipe."""
         self._workers.poll.unregister(started_read)
         self._throttle.drop(started_read)
         os.close(started_read)
 
     def _run_worker(self, request: Message, started_write: int) -> None:
+        """Serve as a worker, in the fork, until there are no more units."""
+        # These are copies of the zygote's ends of other workers' pipes.
         for fd in self._throttle.starting:
             os.close(fd)
         name = self._setup["name"].format(request.worker)
@@ -189,6 +196,7 @@ class Zygote:
             except BaseException:
                 self._send_failure(traceback.format_exc())
                 return
+        # The worker sends no more messages.
         self._supervisor.close()
         # Python reseeds its own generator after a fork; NumPy does not.
         if random := sys.modules.get("numpy.random"):
@@ -207,7 +215,10 @@ class Zygote:
 
 
 def adopt_parent_state(state: dict[str, Any]) -> types.ModuleType:
-    """Adopt the state in `parent.setup` and return the entry module."""
+    """Adopt the state in `parent.setup` and return the entry module.
+
+    The user's process may have changed since it started the launcher.
+    """
     look_like_worker("GristmillWorker", state["pid"])
     process.current_process().authkey = state["authkey"]
     os.environ.clear()
@@ -252,6 +263,7 @@ class StartThrottle:
         fds = []
         for fd, (pid, start) in self.starting.items():
             running_s = now - start
+            # An idle worker has used less than a quarter of its time.
             is_idle = running_s > _IDLE_CHECK_S and _processor_time(pid) < running_s / 4
             if is_idle or running_s > _MAX_START_S:
                 fds.append(fd)

@@ -227,6 +227,7 @@ class DataLoader(Epochs, Reportable[T]):
         return output
 
     def _compile(self, streams: int) -> compilation.LoaderProgram:
+        """Return the program for epoch 0 with a number of streams."""
         return compilation.compile_program(
             source=self._data_source,
             sampler=self._sampler,
@@ -239,11 +240,13 @@ class DataLoader(Epochs, Reportable[T]):
         )
 
     def _restore(self, state: bytes, validate: bool = True) -> states.RunPosition:
+        """Return the position in a state; check its number of streams."""
         position = states.decode(self._pipeline, state, validate)
         states.check_streams(position, self._explicit_streams)
         return position
 
     def _program_for(self, position: states.RunPosition) -> compilation.LoaderProgram:
+        """Return the program with the streams and the epoch of a position."""
         same = position.streams == self._program.streams
         program = self._program if same else self._compile(position.streams)
         return compilation.in_epoch(program, position.epoch)
@@ -251,6 +254,7 @@ class DataLoader(Epochs, Reportable[T]):
     def _run(
         self, position: states.RunPosition, counter: ErrorCounter
     ) -> LocalRun | RemoteRun:
+        """Return a run that begins at a position, which it may change."""
         program = self._program_for(position)
         if self._remote.workers == 0 and self._remote.backend is None:
             return LocalRun(program, position, counter, program.computes_ahead)

@@ -38,7 +38,7 @@ class Epochs:
             self._passes = PassCounter(_REPEATED)
 
     def _register(self, iterator: Iterated) -> Iterated:
-        """Return an iterator, after recording that it begins an epoch."""
+        """Return an iterator; count its pass if epochs differ, see `PassStart`."""
         if self._passes is not None:
             iterator._watch.pass_start = PassStart(self._passes)
         return iterator

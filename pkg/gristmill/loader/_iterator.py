@@ -77,7 +77,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         True
     """
 
-    # True if iteration started from a state.
+    # True after `set_state`.  `PassStart` then does not warn of a repeated epoch.
     _from_state = False
 
     def __init__(
@@ -150,6 +150,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._from_state = True
         self._error_counter.restore_count(position.errors)
         current = self._run.position
+        # A run belongs to one program, which depends on both of these.
         if (position.streams, position.epoch) == (current.streams, current.epoch):
             self._run.go_to(position)
             return
@@ -227,9 +228,11 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     @property
     def _reading_threads(self) -> int:
+        """The threads that read ahead, for the reports of `_observe`."""
         return int(self._data_loader._read_options.num_threads)
 
     def _trial(self) -> LoaderTrial:
+        """Return the trial of this iterator's loader, for `report` with `verify`."""
         return LoaderTrial(self._data_loader, self)
 
     def close(self) -> None:
@@ -257,6 +260,7 @@ class LoaderTrial:
     def __init__(
         self, data_loader: IteratedLoader, iterator: DataLoaderIterator[Any] | None
     ) -> None:
+        # See `Trial.workers`.  A user's iterator may have changed its number.
         self.workers = data_loader._remote.workers
         self._state = None
         if iterator is not None:
@@ -273,6 +277,7 @@ class LoaderTrial:
     def open(
         self, extra_workers: int, from_position: bool, threads: int | None = None
     ) -> DataLoaderIterator[Any]:
+        # See `Trial.open` for the arguments.  Only this copy of the loader changes.
         loader = copy.copy(self._loader)
         if threads is not None:
             size = max(loader._read_options.prefetch_buffer_size, threads)
@@ -291,6 +296,8 @@ class LoaderTrial:
             if loader._explicit_streams is not None:
                 streams = loader._explicit_streams
                 raise NotTriedError(f"each of the {streams} streams needs one worker.")
+            # Each owned stream has one worker, so the trial has more streams, to which
+            # the state does not apply.
             loader._program = loader._compile(workers)
             state = None
         return DataLoaderIterator(loader, state, validate_state=False)

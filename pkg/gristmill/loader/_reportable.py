@@ -64,12 +64,15 @@ class Reportable(Generic[T]):
 
 
 def _arguments(loader: Any) -> dict[str, str | list[str]]:
-    """Return the text of each argument; leave out those with default values."""
+    """Return the text of each argument; leave out some with default values.
+
+    The value is a list for `operations`: the text of each.
+    """
     # Datasets are slow to import, and loaders do not need them.
     from gristmill._dataset.model.names import transform_name
 
     source = loader._data_source
-    if type(source) is dict:
+    if type(source) is dict:  # Show the table that was made of it.
         source = loader._program.source
     texts: dict[str, str | list[str]] = {
         "data_source": value_text(source),
