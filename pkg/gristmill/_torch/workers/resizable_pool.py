@@ -24,8 +24,8 @@ class ResizablePool:
     The iterator's thread calls all methods except two.  `PinThread` may call `next` at
     the same time, even during `close`, and any thread may call `set_workers`.
     `_successor_lock` protects changes of `successor` and `_unstarted_workers`.  Only
-    the iterator's thread replaces `_pool`, and appends to the deques.  `next` and
-    `close` remove from these.  Both operations are atomic.
+    the iterator's thread replaces `_pool`, and appends to the deques.  `next`,
+    `close` and `reset` remove from these.  Both operations are atomic.
 
     Args:
         program: What the workers run, and the iterator's number of workers.
