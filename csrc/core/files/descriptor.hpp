@@ -91,7 +91,7 @@ class Descriptor {
   const off_t size_;
   const struct timespec modified_;
   mutable std::atomic<PackedState> state_;
-  // Whether use() was called after OpenDescriptors last checked this file.
+  // True if use() was called after OpenDescriptors last checked this file.
   mutable std::atomic<bool> was_used_{true};
 
   static Mutex open_descriptors_mutex_;

@@ -86,7 +86,7 @@ class InvisibleFile {
   const std::string temporary_;
   int fd_ = -1;
   int error_ = 0;
-  // Whether the file has its temporary name, which the destructor removes.
+  // True if the file has its temporary name, which the destructor removes.
   bool has_name_ = false;
 };
 

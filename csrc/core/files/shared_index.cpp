@@ -18,7 +18,7 @@ namespace {
 // About the time to scan a file of a few GB.
 constexpr std::chrono::milliseconds kMaxScanWait{2000};
 
-// Whether an index was built after the last call of
+// True if an index was built after the last call of
 // return_memory_of_indices().
 std::atomic<bool> has_build_memory{false};
 

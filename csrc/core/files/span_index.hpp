@@ -33,8 +33,8 @@ class SpanIndex {
   // REQUIRES: i < size().
   [[nodiscard]] virtual Span at(std::uint64_t i) const = 0;
 
-  // Returns the path of the file that contains the index; empty if there is
-  // none.
+  // Returns the path of the index file, or an empty string if the index is not
+  // in a file.
   [[nodiscard]] virtual const std::string& path() const = 0;
 };
 

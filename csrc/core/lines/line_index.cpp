@@ -77,8 +77,8 @@ class LineCollector {
   }
 
   PackedChunks lines_;
-  // The current line: where it begins, where its text ends, and whether it is
-  // not blank.
+  // The begin of the current line, the end of its text, and whether it has
+  // text.
   std::uint64_t begin_ = 0;
   std::uint64_t end_ = 0;
   bool has_text_ = false;

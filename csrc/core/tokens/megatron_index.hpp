@@ -34,7 +34,7 @@ namespace gristmill {
 
 class MegatronIndex final : public SpanIndex {
  public:
-  // What a record is.
+  // The meaning of a record.
   enum class Unit { kSequence, kDocument };
 
   // Reads the header and checks the size of the file.  Errors name the file.

@@ -195,7 +195,7 @@ def _summary(
     input_count: int,
     seconds: float,
 ) -> str:
-    """Describe a finished conversion, of which this run wrote `written_count` files."""
+    """Describe a finished conversion; this run wrote `written_count` of its files."""
     name = output.final(0)
     if output.count > 1:
         name += f" ... {os.path.basename(output.final(output.count - 1))}"

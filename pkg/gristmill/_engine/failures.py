@@ -24,7 +24,7 @@ MAX_LINKS = 16
 class Frame(NamedTuple):
     """A frame of a traceback.
 
-    `last_line` and the columns, in bytes, are None if Python does not know them.
+    `last_line` and the columns, in bytes, are None without this information.
     `is_own` is true if the code is Gristmill's and did not raise the exception.
     """
 

@@ -32,7 +32,7 @@ class NextOutput:
         return self._thread.is_in_fork
 
     def begin(self, compute: Callable[[], Any]) -> None:
-        """Begin a call.  REQUIRES: there is none to take."""
+        """Begin a call.  REQUIRES: all earlier ones were taken."""
         self._future = self._thread.submit(compute)
 
     def take(self) -> Any:

@@ -128,7 +128,7 @@ class SlowProbe:
         self.trial: Trial | None = None
         self.record_s = math.inf
         self._reads = reads
-        # Whether the last read took longer than `slow_s`, by its duration alone.
+        # True if the last read took longer than `slow_s`, by its duration alone.
         self._last_was_long = True
         # The times that the last reads of the caller waited.
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)

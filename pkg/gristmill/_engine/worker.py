@@ -158,7 +158,7 @@ class Server:
                 result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
             hot_run.end(REST, stage_start)
-        # What is left of the unit after the parts that the parent took, perhaps in
+        # The rest of the unit after the parts that the parent took, perhaps in
         # another slot; None if the unit was withdrawn, or there is no memory for it.
         remaining_unit: _core.Work | None = unit
         if self._parts is not None:

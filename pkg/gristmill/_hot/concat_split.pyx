@@ -124,7 +124,7 @@ cdef class Splitter:
     # The leaves of the element that begins the next row, or None.
     cdef list _remainder
     cdef object _remainder_state  # The parent's state before that element.
-    cdef bint _is_remainder_cut  # Whether rows already have some of its cells.
+    cdef bint _is_remainder_cut  # True if rows already have some of its cells.
     # For each feature of the current element: its cells that are not in a row yet, and
     # those of them that go into the row being filled.
     cdef vector[CellRange] _ranges, _planned

@@ -30,7 +30,7 @@ cdef class ReusableGenerator:
 cdef class Draws(ReusableGenerator):
     cdef uint64_t _seed_low
     cdef uint64_t _seed_high
-    # Whether the layout is known, and seed + index is a valid key for every index >= 0.
+    # True if the layout is known, and seed + index is a valid key for every index >= 0.
     cdef bint _has_valid_keys
 
     # Returns a generator in its first state for the record with this global index.

@@ -45,7 +45,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         if checks_state:  # First, because timing changes the class for a while.
             refuse_missing_states(self, dataset)
         self._folder = folder
-        # Whether the first call has to draw the chain, and to start the logging thread.
+        # True if the first call has to draw the chain, and to start the logging thread.
         self._must_draw = folder is not None
         self._must_start_log = logs
         # Ends the logging thread, which does not refer to this iterator.

@@ -242,7 +242,7 @@ class ChainTrial(Trial):
                 self._state = copy_state(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.worker_count if is_last else 0
-        # Whether another node than the last one has workers.
+        # True if another node than the last one has workers.
         self._has_inner_workers = not is_last and any(
             node._KIND == "transport" for node in chain_of(dataset)
         )

@@ -97,7 +97,7 @@ class Watch:
         self._stretch_end = 0
         # The time from which the next stretch may begin.
         self._due_ns = 0
-        # Whether jax's profiler runs, and the calls must be named in its trace.
+        # True if jax's profiler runs, and the calls must be named in its trace.
         self._traces = False
         self.start(iterator)
 

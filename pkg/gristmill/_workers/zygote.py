@@ -149,7 +149,7 @@ class Zygote:
                 self._start(self._start_requests.popleft())
 
     def _let_workers_leave(self) -> None:
-        """Wait up to `_LEAVE_S` for the workers, which were told to stop.
+        """Wait up to `_LEAVE_S` for the workers, which were asked to stop.
 
         The remaining ones are killed when this process ends.
         """

@@ -52,7 +52,7 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
             may be a pattern (``"part-*.npy"``, in the order of names).
         dtype: The dtype of the token ids, such as ``np.uint16``.
         eos_id: The token that ends each document.
-        bos_id: If not None, a document ends only where this token follows `eos_id`, or
+        bos_id: If not None, a document ends only if this token follows `eos_id`, or
             at the end of the file.
         access: How files are read: "pread", or "mmap", which is faster for files in the
             page cache, but ends the process if a file is truncated while it is read.

@@ -34,7 +34,7 @@ class Tokenize(Keyed, BlockMap):
         key: The field of a dict that contains the text; other fields stay unchanged.
             None encodes the element itself.
         output_key: The field of the result.  It replaces the field `key`, or is the
-            only field of a new dict if `key` is None.  None keeps the name `key`, or
+            only field of a new dict without `key`.  None keeps the name `key`, or
             returns the array itself.
         prefix: Token ids to put before each text.
         suffix: Token ids to put after each text, such as the one of ``<eos>``.
@@ -249,7 +249,7 @@ def _read_file(path: str, library: str) -> Any:
 def _encoder_of(tokenizer: Any) -> tuple[Encode, Callable[[], int] | None]:
     """Return the fastest function of a tokenizer, and one that returns its largest id.
 
-    The second one is None for a function of the user, whose ids are unknown.
+    The second one is None for a user's function, whose ids are unknown.
     """
     library = _library_of(tokenizer)
     if library == "transformers":

@@ -28,7 +28,7 @@ class _Errors:
     """The records that `IterDataset.on_error` left out or replaced.
 
     This is not a property, so that a user's iterator may set an attribute of this name:
-    an instance's attribute hides a class attribute that is no data descriptor.
+    an instance's attribute hides a class attribute that is not a data descriptor.
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:

@@ -294,7 +294,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
-        """Open the next dataset in a place; return False if there is none.
+        """Open the next dataset in a place; return False after the last one.
 
         From now on, datasets are opened ahead of time if that is slow.
         """

@@ -86,7 +86,7 @@ class TFRecordReader:
         return self._records.__next__()
 
     def seek(self, offset: int) -> None:
-        """Go to the record at an offset that `tell` returned."""
+        """Go to the record at an offset returned by `tell`."""
         # The record number is unknown. It is only used in error messages.
         self._records = self._open_at(TFRecordPosition(record=0, offset=offset))
 

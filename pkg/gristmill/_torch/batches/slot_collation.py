@@ -24,7 +24,7 @@ from gristmill._torch import private
 
 # Allocates an array of a shape and a dtype, in the slot or in private memory.
 Alloc = Callable[[Any, Any], Any]
-# The types of samples that ``default_collate`` knows, and their collate functions.
+# The types of samples that ``default_collate`` supports, and their collate functions.
 Rules = list[tuple[Any, Callable[..., Any]]]
 
 # For fewer numbers, torch's own functions are as fast.

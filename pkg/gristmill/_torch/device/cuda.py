@@ -131,7 +131,7 @@ class CudaCopies:
         self._depth = depth
         self._stream = cuda.new_stream()
         self._registered_slots: list[_core.PinnedSlot] = []
-        # Whether CUDA has refused to register a slot.
+        # True if CUDA has refused to register a slot.
         self._is_refused = False
         # The memory of unfinished copies, oldest first.
         self._running: collections.deque[_HostMemory] = collections.deque()

@@ -45,7 +45,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     # as lists.  Another library has replaced it if `_sampler_iter` is not this one.
     # None if another library has replaced torch's functions.
     _own_sampler_iter: Iterator[Any] | None
-    # Whether torch's `__next__`, which opens a profiler range, may be left out.
+    # True if torch's `__next__`, which opens a profiler range, may be left out.
     _skips_profiler: bool
 
     def _start(self, loader: Any, torch_class: type) -> None:

@@ -65,7 +65,7 @@ class WorkersPosition(EpochPosition):
             and self.has_states
             and (self._iterable or self._in_order)
         )
-        # Whether an iterable dataset is read from its beginning, because the snapshot
+        # True if an iterable dataset is read from its beginning, because the snapshot
         # has no state of it.
         self._starts_over = (
             self._recomputes

@@ -290,7 +290,7 @@ class WorkerPool:
                 pass
 
     def _drop_oldest_file(self, worker: int) -> bool:
-        """Close the file of the oldest request; return False if there is no request."""
+        """Close the file of the oldest request; return False without one."""
         try:
             file = self._files[worker].popleft()
         except IndexError:  # Another thread may have removed it, so try first.

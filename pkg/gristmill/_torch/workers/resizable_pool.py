@@ -196,7 +196,7 @@ class ResizablePool:
             pass
 
     def _close_oldest_pool(self) -> bool:
-        """Close the oldest of the old pools; return False if there is none."""
+        """Close the oldest of the old pools; return False without one."""
         try:
             pool = self._old_pools.popleft()
         except IndexError:  # `next` or `close` in another thread may have removed it.
