@@ -20,6 +20,8 @@ namespace {
 
 // A Scheduler and its workers, owned by a Python object.  The destructor may
 // wait with the GIL, because the supervisor's thread never needs the GIL.
+//
+// REQUIRES: calls of start(), kill() and close() do not overlap.
 class OwnedScheduler {
  public:
   explicit OwnedScheduler(std::unique_ptr<Scheduler> scheduler)

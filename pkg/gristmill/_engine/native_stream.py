@@ -62,7 +62,7 @@ class NativeStream:
         self._length = self._keys.length
         self._draws = self._keys.draws
         self._batches = batches_of(program, self._keys, look_ahead)
-        # Has its own StreamKeys, because it reads later blocks ahead.
+        # Its own StreamKeys: reading ahead would replace the cached block of `_keys`.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._is_table = isinstance(program.source, TableSource)

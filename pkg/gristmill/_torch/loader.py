@@ -246,6 +246,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         return report_of_loader(self, seconds, consume, verify)
 
     def _trial(self) -> TorchTrial:
+        """Return an object that runs changed copies for ``report(verify=True)``."""
         return TorchTrial(self, self.num_workers, iterate)
 
     def _get_iterator(self) -> Any:

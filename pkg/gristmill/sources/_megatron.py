@@ -137,6 +137,7 @@ class Opener:
     remote_options: RemoteOptions | None
 
     def __call__(self, part: int) -> _core.SpanFile:
+        """Return the reader of a data set, for a `RecordSet` that has closed it."""
         return self.open(part)[1]
 
     def open(self, part: int) -> tuple[_core.MegatronIndex, _core.SpanFile]:

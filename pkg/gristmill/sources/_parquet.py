@@ -131,8 +131,8 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
     def _begin(self) -> None:
         """Create the state that each process has for itself.
 
-        The lock guards the caches, the counts of repeats and `_files`.  `_rows_read` is
-        not guarded, because it only decides when to warn.
+        The lock guards the caches, the counts of repeats and the open files of
+        `_files`.  `_rows_read` is not guarded, because it only decides when to warn.
         """
         # The number of each row group's first row, then the number of all rows.
         self._bounds = np.concatenate([[0], np.cumsum(self._files.rows)])
@@ -264,7 +264,10 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         self._begin()
 
     def _cached_group(self, group: int, by_rows: bool = False) -> Columns:
-        """Return a decoded row group; `by_rows` also makes the table of its rows."""
+        """Return a decoded row group; `by_rows` also makes the table of its rows.
+
+        Threads read the result without the lock.
+        """
         with self._lock:
             columns = self._cache.get(group)
             if columns is None:
