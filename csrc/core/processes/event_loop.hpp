@@ -32,7 +32,7 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Any thread may call these four.
+  // Any thread may call these four, but a task must not use call() or stop().
 
   // Queues a task for the thread; returns false if the thread does not run.
   bool post(Task task) EXCLUDES(mutex_);
@@ -41,7 +41,7 @@ class EventLoop {
   // run, returns as soon as no task can be running.
   void call(Task task) EXCLUDES(mutex_, running_);
 
-  // Ends the thread.
+  // Ends the thread and waits for it.  One thread at a time may call it.
   void stop();
 
   // Called in a forked child: this object must not be used from now on.
@@ -78,12 +78,13 @@ class EventLoop {
   Mutex running_;
   bool abandoned_ GUARDED_BY(running_) = false;  // No more tasks may run.
 
-  // unguarded: only tasks touch these three
+  // unguarded: only the thread uses these, and the constructor before it starts
   std::unordered_map<Serial, Watch> watches_;
   Serial last_serial_ = 0;
   bool stopping_ = false;
 
-  // unguarded: fixed from the start; last, since it uses the above
+  // unguarded: only the constructor and stop() use it; last, since the thread
+  // uses the above
   std::thread thread_;
 };
 

@@ -91,13 +91,14 @@ class RemoteRun:
         options: RemoteOptions,
         counter: ErrorCounter | None,
     ) -> None:
+        # The keys of the last output's records; used by the consumer's thread only.
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._start_position = position
         self._options = options
         self._error_counter = counter if program.tolerant else None
         self._running: _ScheduledWorkers | None = None
-        # From the last call of `usage`, or from `close`.
+        # From the last call of `usage`, or from `close`; any thread may replace it.
         self._usage: RemoteStats | LocalStats | None = None
         # Measures receiving.  Only the consumer's thread changes it.
         self._times = StageTimes()
@@ -225,8 +226,8 @@ class RemoteRun:
         """Continue from another position with the same number of streams."""
         self.keys = NO_KEYS
         self._start_position = position
-        if self._running is not None:
-            self._running.go_to(position)
+        if (running := self._running) is not None:
+            running.go_to(position)
 
     def close(self) -> None:
         """End the workers; `next` starts them again, from the same position.
