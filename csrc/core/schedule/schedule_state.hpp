@@ -120,8 +120,8 @@ class ScheduleState {
   void on_worker_notified();
   void on_failed(std::string why);
 
-  // Wakes all threads that sleep on the shared memory, so that they check
-  // again.
+  // Wakes idle workers and the consumer, so that they check again.  Holders that
+  // wait for an answer continue to sleep.
   void wake_everybody();
 
   [[nodiscard]] const Order& order() const noexcept { return order_; }
