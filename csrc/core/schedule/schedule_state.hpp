@@ -111,8 +111,8 @@ class ScheduleState {
   // answer; returns whether there were any.
   bool free_withdrawn_slots();
 
-  // Handle worker events (schedule_state_events.cpp).  Events of a process
-  // whose exit is recorded are ignored.
+  // Handle worker events (schedule_state_events.cpp).  on_started() and
+  // on_exited() ignore a process whose exit is recorded.
   void on_started(int worker, std::uint32_t generation, int pid);
   // Returns true if the caller must start another process.
   bool on_exited(int worker, std::uint32_t generation);
@@ -120,8 +120,8 @@ class ScheduleState {
   void on_worker_notified();
   void on_failed(std::string why);
 
-  // Wakes idle workers and the consumer, so that they check again.  Holders that
-  // wait for an answer continue to sleep.
+  // Wakes idle workers and the consumer, so that they check again.  Holders
+  // that wait for an answer continue to sleep.
   void wake_everybody();
 
   [[nodiscard]] const Order& order() const noexcept { return order_; }
