@@ -24,5 +24,6 @@ from gristmill._dataset.nodes import source as source
 from gristmill._dataset.nodes import to_iter as to_iter
 from gristmill._dataset.nodes import with_options as with_options
 from gristmill._dataset.nodes import zip as zip
+from gristmill._dataset.parallel import consumed as consumed
 from gristmill._dataset.parallel import process_prefetch as process_prefetch
 from gristmill._dataset.parallel import replay as replay

@@ -105,9 +105,8 @@ class MixedMapDataset(SelectionMapDataset[T]):
         selection_map: transforms.DatasetSelectionMap | None = None,
     ) -> None:
         check_names(parents, proportions)
-        super().__init__(
-            as_dataset_list(_order_by_names(parents, _order_names(parents)), "mix")
-        )
+        self._names = _order_names(parents)
+        super().__init__(as_dataset_list(_order_by_names(parents, self._names), "mix"))
         if not self._parents:
             raise ValueError("There are no datasets to mix. Pass at least one.")
         if proportions is not None and selection_map is not None:
