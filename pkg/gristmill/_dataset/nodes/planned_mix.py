@@ -28,7 +28,8 @@ from gristmill._dataset.nodes.mix_arguments import (
     parse_rule,
     repeat_parts,
 )
-from gristmill._dataset.nodes.mix_plan import MixPlan, PlanPart
+from gristmill._dataset.nodes.mix_plan import MixPlan
+from gristmill._dataset.nodes.mix_windows import PlanPart
 from gristmill._dataset.nodes.running_counts import (
     ElementCount,
     RunningCount,
