@@ -103,4 +103,13 @@ MegatronIndex::Span MegatronIndex::at(std::uint64_t i) const {
   return {sequence(first).begin, sequence(end - 1).end};
 }
 
+std::span<const std::byte> MegatronIndex::listed_lengths() const {
+  if (unit_ == Unit::kSequence) return lengths_;
+  if (num_documents_ != num_sequences_) return {};
+  for (std::uint64_t i = 0; i <= num_documents_; ++i) {
+    if (number_at<std::uint64_t>(documents_, i) != i) return {};
+  }
+  return lengths_;
+}
+
 }  // namespace gristmill
