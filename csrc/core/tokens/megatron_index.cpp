@@ -104,9 +104,13 @@ MegatronIndex::Span MegatronIndex::at(std::uint64_t i) const {
 }
 
 std::span<const std::byte> MegatronIndex::listed_lengths() const {
-  if (unit_ == Unit::kSequence) return lengths_;
-  if (num_documents_ != num_sequences_) return {};
-  for (std::uint64_t i = 0; i <= num_documents_; ++i) {
+  const bool by_document = unit_ == Unit::kDocument;
+  if (by_document && num_documents_ != num_sequences_) return {};
+  // Otherwise each page of a mapped file would be loaded separately.
+  const std::uint64_t documents_begin = kHeaderBytes + 12 * num_sequences_;
+  file_->will_need(kHeaderBytes, lengths_.size());
+  if (by_document) file_->will_need(documents_begin, documents_.size());
+  for (std::uint64_t i = 0; by_document && i <= num_documents_; ++i) {
     if (number_at<std::uint64_t>(documents_, i) != i) return {};
   }
   return lengths_;
