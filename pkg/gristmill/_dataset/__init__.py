@@ -13,12 +13,13 @@ from gristmill._dataset.nodes import apply as apply
 from gristmill._dataset.nodes import batch as batch
 from gristmill._dataset.nodes import block_map as block_map
 from gristmill._dataset.nodes import bucket as bucket
+from gristmill._dataset.nodes import counted_mix as counted_mix
 from gristmill._dataset.nodes import epochs as epochs
 from gristmill._dataset.nodes import iterable_source as iterable_source
 from gristmill._dataset.nodes import map as map
-from gristmill._dataset.nodes import mix as mix
 from gristmill._dataset.nodes import on_error as on_error
 from gristmill._dataset.nodes import order as order
+from gristmill._dataset.nodes import planned_mix as planned_mix
 from gristmill._dataset.nodes import shard as shard
 from gristmill._dataset.nodes import source as source
 from gristmill._dataset.nodes import to_iter as to_iter
