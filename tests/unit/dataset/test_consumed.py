@@ -104,10 +104,8 @@ def map_chains(draw):
     parts = [part(number) for number in numbers]
     if len(parts) == 1:
         ds = parts[0]
-    elif draw(st.booleans()):
-        ds = grain.MapDataset.mix(parts, draw(WEIGHTS[len(parts)]))
     else:
-        ds = grain.MapDataset.concatenate(parts)
+        ds = draw(st.sampled_from(JOINTS))(parts, draw(WEIGHTS[len(parts)]))
     ds = draw(st.sampled_from(MAP_STEPS))(ds)
     return ds, numbers
 
@@ -123,6 +121,14 @@ MAP_STEPS = (
     lambda ds: ds.shard(grain.ShardOptions(1, 2), "wrap"),
     lambda ds: Iter.WindowShuffleMapDataset(ds, window_size=3, seed=1),
     lambda ds: ds.seed(3),
+)
+JOINTS = (
+    grain.MapDataset.mix,
+    lambda parts, weights: grain.MapDataset.concatenate(parts),
+    lambda parts, weights: grain.MapDataset.mix(parts, weights, unit="tokens"),
+    lambda parts, weights: grain.MapDataset.mix(
+        parts, weights, unit="tokens", at_end="drop"
+    ),
 )
 WEIGHTS = {
     count: st.lists(st.sampled_from([1, 2, 0.5, 3]), min_size=count, max_size=count)
@@ -175,6 +181,9 @@ GROUPS = {
 }
 
 
+BY_TOKENS = {"unit": "tokens", "tokens": "t", "at_end": "drop"}
+
+
 @st.composite
 def chains(draw):
     """Draw a chain of an `IterDataset`, and the numbers of its sources."""
@@ -192,9 +201,11 @@ def chains(draw):
         drawn = draw(st.lists(map_chains(), min_size=1, max_size=3))
         numbers = sorted({number for _, each in drawn for number in each})
         parts = [part(each) for each, _ in drawn]
-        joined = draw(st.sampled_from(["mix", "interleave"]))
+        joined = draw(st.sampled_from(["mix", "mix by tokens", "interleave"]))
         if joined == "mix":
             ds = grain.IterDataset.mix(parts, [1, 2, 3][: len(parts)])
+        elif joined == "mix by tokens":
+            ds = grain.IterDataset.mix(parts, [1, 2, 3][: len(parts)], **BY_TOKENS)
         else:
             ds = Iter.InterleaveIterDataset(parts, cycle_length=2)
     names = st.sampled_from(sorted(ITER_STEPS))
@@ -203,7 +214,7 @@ def chains(draw):
     return GROUPS[draw(st.sampled_from(sorted(GROUPS)))](ds), numbers
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=800)
 @hypothesis.given(chains(), st.lists(st.integers(0, 40), min_size=1, max_size=3))
 def test_counts_are_those_of_a_loop_over_elements(chain, stops):
     ds, numbers = chain

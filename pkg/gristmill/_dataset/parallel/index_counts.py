@@ -7,7 +7,7 @@ and other indices are mapped to those of the sources.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from gristmill._dataset.nodes.order import (
     ShuffleMapDataset,
     SliceMapDataset,
 )
+from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.nodes.shard import PadMapDataset, WrapMapDataset
 from gristmill._dataset.nodes.window_shuffle import WindowShuffleMapDataset
 from gristmill._dataset.nodes.with_options import (
@@ -186,6 +187,8 @@ class IndexCounter:
                 self._add(part, begin, end, tally)
         elif isinstance(node, MixedMapDataset) and node._selection_map is None:
             self._add_mixed(node, begin, end, tally)
+        elif isinstance(node, PlannedMixMapDataset):
+            self._add_planned_mix(node, begin, end, tally)
         elif isinstance(node, _EPOCHS_OF_PARENTS):
             self._add_epochs(node, begin, end, tally)
         else:
@@ -234,8 +237,24 @@ class IndexCounter:
 
     def _add_mixed(self, node: Any, begin: int, end: int, tally: Tally) -> None:
         firsts, ends = (_turns_before(node, turn) for turn in (begin, end))
-        for part, first, last in zip(node._parents, firsts, ends, strict=True):
-            self._add(part, first, last, tally)
+        self._add_parts(node, firsts, ends, tally)
+
+    def _add_planned_mix(self, node: Any, begin: int, end: int, tally: Tally) -> None:
+        length = len(node)
+        epochs = range(begin // length, -(-end // length))
+        if node._rule.at_end == "stop":  # The plan has all epochs.
+            epochs, length = range(1), end
+        for epoch in epochs:
+            start, plan = epoch * length, node._plan_of(epoch)
+            first, last = max(begin - start, 0), min(end - start, length)
+            begins, ends = plan.indices_before(first), plan.indices_before(last)
+            self._add_parts(node, begins, ends, tally)
+
+    def _add_parts(
+        self, node: Any, begins: Sequence[int], ends: Sequence[int], tally: Tally
+    ) -> None:
+        for part, begin, end in zip(node._parents, begins, ends, strict=True):
+            self._add(part, begin, end, tally)
 
     def _add_epochs(self, node: Any, begin: int, end: int, tally: Tally) -> None:
         """Count each epoch of a node whose epochs are ranges of its parents'."""

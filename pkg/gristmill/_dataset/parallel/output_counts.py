@@ -6,6 +6,7 @@ from typing import Any
 
 from gristmill._dataset.model.node import ParentSpec, is_ours
 from gristmill._dataset.nodes.batch import BatchIterDataset
+from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
 from gristmill._dataset.nodes.epochs import EpochIterDataset
 from gristmill._dataset.nodes.map import (
     FilterIterDataset,
@@ -29,6 +30,8 @@ def count_outputs(node: Any, state: Any) -> int | None:
     """Return the number of outputs of a node before a state, or None if unknown."""
     if isinstance(node, PrefetchIterDataset) and not is_sparse(node._parent):
         return int(state["next_index"])
+    if isinstance(node, CountedMixIterDataset):
+        return int(state["index"])
     if isinstance(node, MixedIterDataset):
         return int(state["index"]) - bool(state["stop"])
     if isinstance(node, PackIterDataset):

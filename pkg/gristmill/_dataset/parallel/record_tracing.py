@@ -19,10 +19,12 @@ from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec, with_parents
+from gristmill._dataset.model.token_count import token_counter
 from gristmill._dataset.nodes.batch import BatchBase, BatchMapDataset
 from gristmill._dataset.nodes.block_map import BlockMapBase
 from gristmill._dataset.nodes.bucket import BucketIterDataset
 from gristmill._dataset.nodes.concat_split import ConcatThenSplitIterDataset
+from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
 from gristmill._dataset.nodes.flat_map import FlatMapBase
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.map import (
@@ -78,6 +80,11 @@ class TracedSourceDataset(BlockMapDataset[Any]):
 
     def __len__(self) -> int:
         return len(self._traced_source)
+
+    @property
+    def _source(self) -> Any:
+        # A mixture by tokens takes the lengths of records from it.
+        return getattr(self._traced_source, "_source", None)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Keep the elements of a slice of the source."""
@@ -261,6 +268,12 @@ def _trace_zip(dataset: Any, copied: Any) -> Any:
     return kind(copied, call_traced)
 
 
+def _trace_counted_mix(dataset: Any, copied: Any) -> Any:
+    count_tokens = token_counter(dataset._tokens)
+    copied._tokens = lambda traced: count_tokens(traced.element)
+    return copied
+
+
 def _raise_not_known(dataset: Any, copied: Any) -> Any:
     raise TypeError(
         f"The records of the elements of {node_line(dataset)} are not known. Call shard"
@@ -279,6 +292,7 @@ _TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (BatchBase, _trace_batch),
     (BucketIterDataset, _trace_bucket),
     (ZipBase, _trace_zip),
+    (CountedMixIterDataset, _trace_counted_mix),
     (RebatchIterDataset, trace_rebatch),
     (PackIterDataset, trace_pack),
     (ConcatThenSplitIterDataset, trace_concat_split),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from gristmill._base.source_counts import SourceCount
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import is_ours
+from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
 from gristmill._dataset.nodes.elastic import ElasticIterator
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.iterable_source import IterableSourceDataset
 from gristmill._dataset.nodes.mix import MixedIterDataset, MixedMapDataset
+from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 
 # The number of tokens of each record of a source, by the source's name.
@@ -59,6 +61,15 @@ def parts_of(dataset: Any) -> list[Any]:
             )
         return list(dataset.datasets)
     return [] if is_source(dataset) else list(dataset._parents)
+
+
+def names_of_parts(dataset: Any) -> Sequence[str] | None:
+    """Return the names of the parts of a mixture, or None if it has no names."""
+    if isinstance(dataset, (MixedMapDataset, MixedIterDataset)):
+        return dataset._names
+    if isinstance(dataset, (PlannedMixMapDataset, CountedMixIterDataset)):
+        return dataset._rule.names
+    return None
 
 
 def nodes_of(dataset: Any) -> Iterator[Any]:
@@ -178,9 +189,7 @@ class SourceList:
         parts = parts_of(dataset)
         if not parts and is_source(dataset):
             self._add(dataset, labels)
-        names = None
-        if isinstance(dataset, (MixedMapDataset, MixedIterDataset)):
-            names = dataset._names
+        names = names_of_parts(dataset)
         for number, part in enumerate(parts):
             label = () if names is None else (str(names[number]),)
             self._visit(part, labels + label)

@@ -23,6 +23,7 @@ from gristmill._dataset.nodes.concat_split import (
     NOTHING_LEFT,
     ConcatThenSplitIterDataset,
 )
+from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
 from gristmill._dataset.nodes.elastic import ElasticIterator
 from gristmill._dataset.nodes.epochs import EpochIterDataset, split_state
 from gristmill._dataset.nodes.flat_map import FlatMapBase
@@ -48,7 +49,12 @@ from gristmill._dataset.nodes.zip import ZipIterDataset
 from gristmill._dataset.parallel.index_counts import IndexCounter, is_sparse
 from gristmill._dataset.parallel.output_counts import count_outputs
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
-from gristmill._dataset.parallel.source_list import SourceList, Tally, nodes_of
+from gristmill._dataset.parallel.source_list import (
+    SourceList,
+    Tally,
+    names_of_parts,
+    nodes_of,
+)
 from gristmill._dataset.parallel.traced_run import TracedRun
 
 # The place of a node in a chain: the classes of the nodes from the last one on, and the
@@ -203,8 +209,8 @@ class StateCounter:
 
     def _count_mixed(self, node: Any, state: Any, path: Path) -> Tally:
         found = state["parents"]
-        if node._names is not None:
-            found = [found.get(name) for name in node._names]
+        if isinstance(found, Mapping):
+            found = [found.get(name) for name in names_of_parts(node)]
         tally = Tally(len(self._sources))
         for number, (part, part_state) in enumerate(
             zip(node._parents, found, strict=True)
@@ -357,6 +363,7 @@ class StateCounter:
 
 # Nodes whose parts have states of their own.
 _HAS_PARTS = (
+    CountedMixIterDataset,
     InterleaveIterDataset,
     MixedIterDataset,
     ProcessPrefetchIterDataset,
@@ -374,7 +381,7 @@ _COUNT_FUNCTIONS: Sequence[tuple[Any, _CountFunction]] = (
     (BatchIterDataset, StateCounter._count_batches),
     (BlockMapIterDataset, StateCounter._count_block),
     (MapIterDataset, StateCounter._count_parent),
-    (MixedIterDataset, StateCounter._count_mixed),
+    ((MixedIterDataset, CountedMixIterDataset), StateCounter._count_mixed),
     (ZipIterDataset, StateCounter._count_zip),
     (ProcessPrefetchIterDataset, StateCounter._count_streams),
     (InterleaveIterDataset, StateCounter._count_interleaved),
