@@ -6,7 +6,7 @@ import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -85,19 +85,29 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         super().__init__(parents)
         self._rule = rule
         self._lengths = lengths
+        self._parent_lengths: list[int] = []
         self._update_from_parents()
         self._counts  # Raises if lengths are wrong.  # noqa: B018
 
     def _update_from_parents(self) -> None:
+        lengths = [len(parent) for parent in self._parents]
+        if lengths == self._parent_lengths:
+            return  # Copies for threads and measurements have the same plan.
+        self._parent_lengths = lengths
         for name in ("_counts", "_length"):
             self.__dict__.pop(name, None)
         self._plans: dict[int, MixPlan] = {}
-        for number, parent in enumerate(self._parents):
-            if not len(parent):
-                raise ValueError(
-                    "All datasets must have positive length for mixing, but"
-                    f" {self._rule.name_of(number)} ({parent}) has length 0."
-                )
+        if 0 in lengths:
+            number = lengths.index(0)
+            raise ValueError(
+                "All datasets must have positive length for mixing, but"
+                f" {self._rule.name_of(number)} ({self._parents[number]}) has length 0."
+            )
+
+    def __copy__(self) -> Self:
+        copied = type(self).__new__(type(self))
+        copied.__dict__ |= self.__dict__
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         # Sums of lengths are computed again where they are needed, but the length of
@@ -134,8 +144,9 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
 
     def _ends(self) -> list[int | None]:
         """Return the length of each parent; None if it is endless."""
-        lengths = [len(parent) for parent in self._parents]
-        return [None if length >= ENDLESS else length for length in lengths]
+        return [
+            None if length >= ENDLESS else length for length in self._parent_lengths
+        ]
 
     def _plan_of(self, epoch: int) -> MixPlan:
         """Return the plan of an epoch; without `at_end="drop"`, it has all epochs."""

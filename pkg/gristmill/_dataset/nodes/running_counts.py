@@ -13,18 +13,17 @@ from gristmill._base.argument_checks import kind
 from gristmill._base.types import Indices, Int64Array
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.known_length import ENDLESS
+from gristmill._dataset.model.node import is_ours
 from gristmill._dataset.nodes.order import (
     IndexMapDataset,
     ReindexMapDataset,
     RepeatMapDataset,
     ShuffleMapDataset,
+    SliceMapDataset,
 )
 from gristmill._dataset.nodes.shard import WrapMapDataset
 from gristmill._dataset.nodes.window_shuffle import WindowShuffleMapDataset
-from gristmill._dataset.nodes.with_options import (
-    WithOptionsMapDataset,
-    WithSeedMapDataset,
-)
+from gristmill._dataset.nodes.with_options import WithOptionsBase, WithSeedBase
 
 # Sums are kept at each multiple of so many elements.
 BLOCK = 1 << 14
@@ -32,15 +31,6 @@ BLOCK = 1 << 14
 MAX_EPOCHS = 4
 # Returns when a dataset is due, given what it has delivered: an int, or an array.
 Due = Callable[[Any], Any]
-# These nodes have the elements of their parent's epochs, perhaps in other orders.
-_REORDERING = (
-    RepeatMapDataset,
-    ShuffleMapDataset,
-    StepMapDataset,
-    WindowShuffleMapDataset,
-    WithOptionsMapDataset,
-    WithSeedMapDataset,
-)
 
 
 class RunningCount(Protocol):
@@ -187,7 +177,7 @@ class TokenCount:
     def _find_period(self, dataset: Any) -> tuple[int, int]:
         """Return the elements of a period, and their tokens; 0 if there is none."""
         node, period = dataset, 0
-        while isinstance(node, _REORDERING):
+        while _keeps_epochs(node):
             if node._random == "order":
                 period = max(period, len(node))
             node = node._parent
@@ -245,14 +235,31 @@ def _path_to_base(dataset: Any) -> tuple[list[Callable[[Indices], Indices]], Any
         elif isinstance(node, WindowShuffleMapDataset):
             steps.append(node._shuffle)
             node = node._parent
-        elif isinstance(node, StepMapDataset):
+        elif _keeps_order(node):
             node = node._parent
         else:
             return steps, node
 
 
+def _keeps_order(node: Any) -> bool:
+    """Return whether a node has its parent's elements, or one made of each."""
+    if isinstance(node, (StepMapDataset, WithOptionsBase, WithSeedBase)):
+        return True
+    # A node that measures its parent, for example.
+    return is_ours(node) and node._IS_SELECTION and len(node) == len(node._parent)
+
+
+def _keeps_epochs(node: Any) -> bool:
+    """Return whether a node has its parent's epochs, perhaps in other orders."""
+    if isinstance(node, (ReindexMapDataset, SliceMapDataset, WrapMapDataset)):
+        return False
+    orders = (RepeatMapDataset, ShuffleMapDataset, WindowShuffleMapDataset)
+    return isinstance(node, orders) or _keeps_order(node)
+
+
 def _lengths_of_source(base: Any, name: str) -> Any:
     """Return the lengths that the source of a dataset has."""
+    base = getattr(base, "_traced_source", base)
     find_lengths = getattr(getattr(base, "_source", None), "lengths", None)
     if not callable(find_lengths):
         raise ValueError(
