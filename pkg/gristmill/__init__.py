@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gristmill import errors as errors
     from gristmill import experimental as experimental
     from gristmill import images as images
+    from gristmill import mixing as mixing
     from gristmill import multiprocessing as multiprocessing
     from gristmill import python as python
     from gristmill import samplers as samplers
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gristmill import transforms as transforms
     from gristmill.errors import *  # noqa: F403
     from gristmill.loader import DataLoaderIterator as DataLoaderIterator
+    from gristmill.mixing import MixSchedule as MixSchedule
     from gristmill.python import *  # noqa: F403
     from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
     from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
@@ -62,6 +64,7 @@ _HOMES = {
     "constants": "DATASET_INDEX EPOCH INDEX META_FEATURES RECORD RECORD_KEY SEED",
     "loader": "DataLoader DataLoaderIterator PyGrainDatasetIterator=DataLoaderIterator"
     " load",
+    "mixing": "MixSchedule",
     "multiprocessing": "SharedMemoryArray",
     "operations": "BatchOperation FilterOperation MapOperation Operation"
     " RandomMapOperation",
@@ -78,7 +81,7 @@ _HOMES = {
 }
 _MODULES = (
     "bad_records beam checkpoint constants drop_in errors experimental images jax"
-    " multiprocessing python samplers sharding sources torch transforms"
+    " mixing multiprocessing python samplers sharding sources torch transforms"
 )
 # Names that exist only if a package is installed.
 _OPTIONAL = {

@@ -10,6 +10,7 @@ from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.missing_states import refuse_missing_states
 from gristmill._dataset.nodes.thread_prefetch import open_prefetching
 from gristmill._dataset.nodes.with_options import options_of
+from gristmill._observe.accounting import consumed_of as consumed_of
 from gristmill._observe.chain_watch import watch_chain
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator

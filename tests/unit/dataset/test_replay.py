@@ -262,12 +262,13 @@ def test_branches_of_one_source_share_its_number():
 def test_thread_parts_share_the_number_of_their_source(ds):
     ds = Iter.multithread_prefetch(ds.to_iter_dataset(), 3, buffer_size=1).batch(17)
     ids = ds.ids(iter(ds).get_state())
-    assert ids.tolist() == [(0, number) for number in range(17)]
+    assert ids[["source", "key"]].tolist() == [(0, number) for number in range(17)]
 
 
 def test_user_dataset_counts_as_a_source():
     ds = Shifted(source().shuffle(1)).to_iter_dataset().batch(3)
-    assert ds.ids(iter(ds).get_state()).tolist() == [(0, 0), (0, 1), (0, 2)]
+    ids = ds.ids(iter(ds).get_state())
+    assert ids[["source", "key"]].tolist() == [(0, 0), (0, 1), (0, 2)]
 
 
 ABSENT = source().filter(lambda x: x % 2).to_iter_dataset(allow_nones=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Never, Unpack, overload
 
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
 from gristmill._dataset.model.configurable import Configurable
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.known_length import HasLength
+from gristmill._dataset.model.mixing_methods import MixesIterDatasets
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable
@@ -30,7 +31,7 @@ from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
 
-class IterDatasetMeta(abc.ABCMeta):
+class IterDatasetMeta(MixesIterDatasets):
     """Defines the class methods that create an `IterDataset`."""
 
     def from_iterable(
@@ -64,22 +65,6 @@ class IterDatasetMeta(abc.ABCMeta):
             [[0, 1, 2, 3], [4, 5]]
         """
         return build("IterDataset.from_iterable", iterable, replay)
-
-    def mix(
-        cls,
-        datasets: Sequence[IterDataset[S]] | Mapping[str, IterDataset[S]],
-        weights: Sequence[float] | Mapping[str, float] | None = None,
-    ) -> IterDataset[S]:
-        """Mix several datasets, in proportion to weights.
-
-        The dataset ends when the part of the next element has ended.
-
-        Args:
-            datasets: The parts, or a mapping of names to them: a state by name can be
-                restored after parts or weights have changed.
-            weights: As many positive numbers, with the same names; None for equal ones.
-        """
-        return build("IterDataset.mix", datasets, weights)
 
     def zip(
         cls, datasets: Sequence[IterDataset[Any]], *, strict: bool = True

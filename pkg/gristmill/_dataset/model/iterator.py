@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from gristmill import checkpoint
 from gristmill._base.types import T
 from gristmill._dataset.model import observer, states
+from gristmill._dataset.model.accountable import Accountable
 from gristmill._dataset.model.error_notes import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
@@ -47,7 +48,7 @@ class _Errors:
         )
 
 
-class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
+class DatasetIterator(checkpoint.Checkpointable, Accountable, Iterator[T], Generic[T]):
     """Iterates over an `IterDataset`; its position can be saved and restored.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__next__``,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, Never, Unpack, overload
 
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 # Old pickles of users' classes look for it here.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.mixing_methods import MixesMapDatasets
 from gristmill._dataset.model.node import Dataset, build
 from gristmill.options import ReadOptions
 from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
@@ -28,7 +29,7 @@ from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.transforms import AnyTransform, DatasetSelectionMap
 
 
-class MapDatasetMeta(abc.ABCMeta):
+class MapDatasetMeta(MixesMapDatasets):
     """Defines the class methods that create a `MapDataset`."""
 
     @overload
@@ -54,26 +55,6 @@ class MapDatasetMeta(abc.ABCMeta):
     ) -> MapDataset[int]:
         """Make a dataset of integers, with the arguments of `range`."""
         return build("MapDataset.range", start, stop, step)
-
-    def mix(
-        cls,
-        datasets: Sequence[MapDataset[S]] | Mapping[str, MapDataset[S]],
-        weights: Sequence[float] | Mapping[str, float] | None = None,
-    ) -> MapDataset[S]:
-        """Mix several datasets, in proportion to weights.
-
-        The dataset ends when a part would run out.  Shuffle and repeat the parts.
-
-        Args:
-            datasets: The parts, at least 1, or a mapping of names to them.
-            weights: As many positive numbers, with the same names; None for equal ones.
-
-        Example:
-            >>> parts = [gristmill.MapDataset.range(n, n + 5) for n in (0, 10)]
-            >>> list(gristmill.MapDataset.mix(parts, [2, 1]))
-            [0, 1, 10, 2, 3, 11, 4]
-        """
-        return build("MapDataset.mix", datasets, weights)
 
     def select_from_datasets(
         cls, datasets: Sequence[MapDataset[S]], selection_map: DatasetSelectionMap

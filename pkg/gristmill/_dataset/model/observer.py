@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from gristmill._base.report import Report
+    from gristmill._base.source_counts import SourceCount
 
 
 class Observer(Protocol):
@@ -27,6 +28,9 @@ class Observer(Protocol):
 
     def report_of(self, iterator: Any, verify: bool, seconds: float) -> Report:
         """Return the report of an iterator."""
+
+    def consumed_of(self, iterator: Any, lengths: Any) -> dict[str, SourceCount]:
+        """Return what an iterator has delivered, by source."""
 
     def report_of_run(
         self, dataset: Any, seconds: float, consume: Any, verify: bool

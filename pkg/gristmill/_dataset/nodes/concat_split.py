@@ -139,6 +139,12 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
     def __iter__(self) -> DatasetIterator[Any]:
         return ConcatThenSplitDatasetIterator(self)
 
+    @property
+    def span_feature(self) -> Any:
+        """The first feature that is split, or None: its cells count as tokens."""
+        features = zip(self._layout.keys, self._layout.whole, strict=True)
+        return next((key for key, whole in features if not whole), None)
+
 
 def _check_slices(
     iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
@@ -219,6 +225,11 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             "elements_from_buffer_after_checkpoint": self._rows_returned
             + self._rows_to_skip,
         }
+
+    def begin_of_last_row(self, key: Any) -> int:
+        """Return where the first element of the last row was split before it, or 0."""
+        begin, _ = self._rest_slices.get(key, NOTHING_LEFT)
+        return max(begin, 0) if self._rows_returned == 1 else 0
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent_state"])

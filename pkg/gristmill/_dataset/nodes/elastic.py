@@ -227,6 +227,10 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             copied._chain_to_divide = self._chain_to_divide._in_epoch(epoch)
         return copied
 
+    def global_dataset(self) -> IterDataset[Any]:
+        """Return the elements of all hosts, in the order of steps."""
+        return self._with_workers(self._ds)
+
     def _host_share(self) -> HostShare:
         """Return this host's share of a global batch."""
         return share_of(self._global_batch_size, self.shard_options)

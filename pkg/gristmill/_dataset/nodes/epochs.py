@@ -82,12 +82,12 @@ class EpochDatasetIterator(ForwardingIterator[T]):
         return {_EPOCH: self._epoch, "parent": state} if self._epoch else state
 
     def _check_state(self, state: Any) -> None:
-        epoch, position = _split_state(state)
+        epoch, position = split_state(state)
         states.count(self, epoch, _EPOCH)
         states.check_state(self._parent, position)
 
     def _go_to(self, state: Any) -> None:
-        epoch, position = _split_state(state)
+        epoch, position = split_state(state)
         if epoch != self._epoch:
             self._move_to_epoch(epoch)
         self._parent.set_state(position)
@@ -106,7 +106,7 @@ class EpochDatasetIterator(ForwardingIterator[T]):
         self._epoch = epoch
 
 
-def _split_state(state: Any) -> tuple[Any, Any]:
+def split_state(state: Any) -> tuple[Any, Any]:
     """Return the epoch, and the position in it."""
     if isinstance(state, Mapping) and state.keys() == {_EPOCH, "parent"}:
         return state[_EPOCH], state["parent"]

@@ -82,7 +82,6 @@ class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
             raise
 
 
-@builds("MapDataset.mix")
 class MixedMapDataset(SelectionMapDataset[T]):
     """Takes from each parent in proportion to its weight, or by a selection map.
 
@@ -105,9 +104,8 @@ class MixedMapDataset(SelectionMapDataset[T]):
         selection_map: transforms.DatasetSelectionMap | None = None,
     ) -> None:
         check_names(parents, proportions)
-        super().__init__(
-            as_dataset_list(_order_by_names(parents, _order_names(parents)), "mix")
-        )
+        self._names = order_names(parents)
+        super().__init__(as_dataset_list(order_by_names(parents, self._names), "mix"))
         if not self._parents:
             raise ValueError("There are no datasets to mix. Pass at least one.")
         if proportions is not None and selection_map is not None:
@@ -121,7 +119,7 @@ class MixedMapDataset(SelectionMapDataset[T]):
             return
         int_weights = [1] * len(self._parents)
         if proportions is not None:
-            weights = _order_by_names(proportions, _order_names(proportions))
+            weights = order_by_names(proportions, order_names(proportions))
             int_weights = integer_proportions(weights, len(self._parents))
         self._proportions = tuple(int_weights)
         self._mixture = _core.Mixture(int_weights)
@@ -231,7 +229,6 @@ class ConcatenateMapDataset(SelectionMapDataset[T]):
         return parents, parent_indices
 
 
-@builds("IterDataset.mix")
 class MixedIterDataset(ParentSpec, IterDataset[T]):
     """Takes from each parent in proportion to its weight."""
 
@@ -243,11 +240,11 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         proportions: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
         check_names(parents, proportions)
-        self._names = _order_names(parents)
-        super().__init__(as_dataset_list(_order_by_names(parents, self._names), "mix"))
+        self._names = order_names(parents)
+        super().__init__(as_dataset_list(order_by_names(parents, self._names), "mix"))
         weights: Any = [1] * len(self._parents)
         if proportions is not None:
-            weights = _order_by_names(proportions, _order_names(proportions))
+            weights = order_by_names(proportions, order_names(proportions))
         self._proportions = tuple(integer_proportions(weights, len(self._parents)))
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -373,14 +370,14 @@ def integer_proportions(weights: Sequence[float], count: int) -> list[int]:
     return [int(weight * scale) for weight in weights]
 
 
-def _order_names(values: Any) -> list[str] | None:
+def order_names(values: Any) -> list[str] | None:
     """Return a mapping's names in the order of turns, or None for a sequence."""
     if not isinstance(values, Mapping):
         return None
     return sorted(values) if tree_rules() == "jax" else list(values)
 
 
-def _order_by_names(values: Any, names: list[str] | None) -> Any:
+def order_by_names(values: Any, names: list[str] | None) -> Any:
     return values if names is None else [values[name] for name in names]
 
 

@@ -7,25 +7,24 @@ batches unwrap elements for the user's functions.  Other nodes do not change.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gristmill import batching
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.error_notes import record_of
-from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import node_line
-from gristmill._dataset.model.node import ParentSpec, is_ours, with_parents
+from gristmill._dataset.model.node import ParentSpec, with_parents
+from gristmill._dataset.model.token_count import token_counter
 from gristmill._dataset.nodes.batch import BatchBase, BatchMapDataset
 from gristmill._dataset.nodes.block_map import BlockMapBase
 from gristmill._dataset.nodes.bucket import BucketIterDataset
-from gristmill._dataset.nodes.concat_split import ConcatThenSplitIterDataset, columns_of
+from gristmill._dataset.nodes.concat_split import ConcatThenSplitIterDataset
+from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
 from gristmill._dataset.nodes.flat_map import FlatMapBase
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.map import (
@@ -39,41 +38,19 @@ from gristmill._dataset.nodes.packing import PackIterDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
 from gristmill._dataset.nodes.shard import PadMapDataset
 from gristmill._dataset.nodes.zip import ZipBase
-from gristmill._hot import tree
+from gristmill._dataset.parallel.source_list import SourceList, is_source, parts_of
+from gristmill._dataset.parallel.traced_element import (
+    IDS_DTYPE,
+    Ids,
+    TracedElement,
+    ids_of,
+)
+from gristmill._dataset.parallel.traced_packing import (
+    trace_concat_split,
+    trace_pack,
+    trace_rebatch,
+)
 from gristmill._hot.block_call import BlockCall
-
-# Of each record: the number of its source in the chain, and its key in the source.
-Ids = npt.NDArray[np.void]
-IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
-IDS_FEATURE = "gristmill_ids"  # The feature of packed elements that has their ids.
-# The most ids of a row that is cut out of elements laid end to end.
-MAX_IDS_OF_ROW = 1 << 16
-
-
-class TracedElement:
-    """An element with the ids of its records.
-
-    Attributes:
-        element: The element.
-        rows: The ids of each of its rows; a single element has one row.
-    """
-
-    __slots__ = ("element", "rows")
-
-    def __init__(self, element: Any, rows: Sequence[Ids]) -> None:
-        self.element = element
-        self.rows = rows
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all records, of shape (n,) and dtype `IDS_DTYPE`."""
-        return ids_of(self)
-
-
-def ids_of(*elements: TracedElement | None) -> Ids:
-    """Return the ids of all records of some elements; None for an absent one."""
-    rows = [row for each in elements if each is not None for row in each.rows]
-    return np.concatenate([np.empty(0, IDS_DTYPE), *rows])
 
 
 def _unwrap(traced: TracedElement | None) -> Any:
@@ -91,17 +68,23 @@ class TracedSourceDataset(BlockMapDataset[Any]):
 
     Args:
         source: The dataset.
-        number: The number of the source in the chain.
+        sources: The sources of the chain.
     """
 
-    def __init__(self, source: Any, number: int) -> None:
+    def __init__(self, source: Any, sources: SourceList) -> None:
         super().__init__()
         self._traced_source = source
-        self._number = number
+        self._sources = sources
+        self._number = sources.number_of(source)
         self._SLICEABLE = source._SLICEABLE  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._traced_source)
+
+    @property
+    def _source(self) -> Any:
+        # A mixture by tokens takes the lengths of records from it.
+        return getattr(self._traced_source, "_source", None)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Keep the elements of a slice of the source."""
@@ -121,14 +104,21 @@ class TracedSourceDataset(BlockMapDataset[Any]):
         ]
 
     def _make_id(self, index: int) -> Ids:
-        return np.array([(self._number, self._record(index))], IDS_DTYPE)
+        key = self._record(index)
+        epoch = index // len(self)
+        end = self._sources.length_of(self._number, key)
+        return np.array([(self._number, key, epoch, 0, end)], IDS_DTYPE)
 
 
 class ChainTracer:
-    """Copies one chain, and numbers its sources in the order of the chain's text."""
+    """Copies a chain, or a part of it.
 
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
+    Args:
+        sources: The sources of the whole chain.
+    """
+
+    def __init__(self, sources: SourceList) -> None:
+        self._sources = sources
 
     def copy(self, dataset: Any) -> Any:
         """Return a copy of a chain whose elements are `TracedElement`.
@@ -140,7 +130,7 @@ class ChainTracer:
             return dataset  # The chain of its workers was copied before.
         if isinstance(dataset, InterleaveIterDataset):
             return self._trace_interleaved(dataset)
-        if not dataset._parents or not is_ours(dataset):
+        if is_source(dataset):
             return self._trace_source(dataset)
         copied = with_parents(dataset, [self.copy(each) for each in dataset._parents])
         for kinds, trace in _TRACE_FUNCTIONS:
@@ -159,20 +149,11 @@ class ChainTracer:
                 f"The records of {node_line(dataset)} are not known by index. Read them"
                 " from a MapDataset, or call replay(state) instead."
             )
-        # Slices and copies of a dataset share these.
-        shared = getattr(dataset, "_reader", getattr(dataset, "_range", dataset))
-        identity = id(shared)
-        number = self._numbers.setdefault(identity, len(self._numbers))
-        return TracedSourceDataset(dataset, number)
+        return TracedSourceDataset(dataset, self._sources)
 
     def _trace_interleaved(self, dataset: Any) -> Any:
-        if isinstance(dataset.datasets, MapDataset):
-            raise TypeError(
-                f"{node_line(dataset)} makes its datasets when they are needed, so the"
-                " numbers of their sources are not known. Pass a list of datasets."
-            )
         copied = copy.copy(dataset)
-        copied.datasets = [self.copy(each) for each in dataset.datasets]
+        copied.datasets = [self.copy(each) for each in parts_of(dataset)]
         return copied
 
 
@@ -287,92 +268,10 @@ def _trace_zip(dataset: Any, copied: Any) -> Any:
     return kind(copied, call_traced)
 
 
-def _trace_rebatch(dataset: Any, copied: Any) -> Any:
-    def with_feature(traced: TracedElement) -> Any:
-        leaves, _ = tree.flatten(traced.element, batching.tree_rules())
-        rows = [*traced.rows]
-        if len(rows) == 1:  # One record has all rows.
-            rows *= len(leaves[0])
-        if len(rows) != len(leaves[0]):
-            raise TypeError(
-                f"{node_line(dataset)} gets batches of {len(leaves[0])} rows that are"
-                f" made of {len(rows)} elements, so the records of a row are not known."
-                " Call replay(state) instead."
-            )
-        ids = np.empty(len(rows), np.object_)
-        ids[:] = rows
-        return {"element": traced.element, IDS_FEATURE: ids}
-
-    def call_traced(batch: Any) -> TracedElement:
-        return TracedElement(batch["element"], batch[IDS_FEATURE].tolist())
-
-    with_ids = MapIterDataset(copied._parent, with_feature)
-    return MapIterDataset(with_parents(copied, [with_ids]), call_traced)
-
-
-def _trace_pack(dataset: Any, copied: Any) -> Any:
-    layout = dataset._layout
-    column = 3 * len(layout.lengths) + len(layout.meta_keys)  # After all others.
-    changed_fields: dict[str, Any] = {}
-    if layout.column_keys is not None:
-        changed_fields["column_keys"] = (*layout.column_keys, IDS_FEATURE)
-    else:
-        changed_fields["assemble"] = lambda leaves: {
-            **layout.assemble(leaves[:-1]),
-            IDS_FEATURE: leaves[-1],
-        }
-    copied._layout = dataclasses.replace(
-        layout,
-        meta_keys=(*layout.meta_keys, IDS_FEATURE),
-        columns=(*layout.columns, column),
-        **changed_fields,
-    )
-    return _pack_ids(copied, lambda ids: ids, lambda rows: rows)
-
-
-def _trace_concat_split(dataset: Any, copied: Any) -> Any:
-    layout = dataset._layout
-    keys = (*layout.keys, IDS_FEATURE)
-    whole = (*layout.whole, True)  # Ids are never split.
-    metas = [key for key, each in zip(keys, whole, strict=True) if each]
-    columns = columns_of(keys, metas)
-    copied._layout = dataclasses.replace(
-        layout,
-        keys=keys,
-        lengths=(*layout.lengths, MAX_IDS_OF_ROW),
-        whole=whole,
-        bos=(*layout.bos, False),
-        columns=tuple(columns.values()),
-        column_keys=tuple(columns),
-    )
-
-    # Cells without an id are 0.
-    def as_cells(ids: Ids) -> npt.NDArray[np.int64]:
-        return np.stack([ids["source"], ids["key"]], axis=1) + 1
-
-    def as_ids(cells: npt.NDArray[np.int64]) -> list[Ids]:
-        pairs = cells[cells[:, 0] > 0] - 1
-        return [np.array([tuple(pair) for pair in pairs.tolist()], IDS_DTYPE)]
-
-    return _pack_ids(copied, as_cells, as_ids)
-
-
-def _pack_ids(
-    copied: Any, cells_of: Callable[[Ids], Any], rows_of: Callable[[Any], Sequence[Ids]]
-) -> Any:
-    """Return a packing node that packs ids as a feature, between nodes that trace."""
-
-    def with_feature(traced: TracedElement) -> Any:
-        return {**traced.element, IDS_FEATURE: cells_of(traced.ids)}
-
-    def call_traced(row: Any) -> TracedElement:
-        return TracedElement(row, rows_of(row.pop(IDS_FEATURE)))
-
-    with_ids = MapIterDataset[Any](copied._parent, with_feature)
-    result: IterDataset[Any] = MapIterDataset(
-        with_parents(copied, [with_ids]), call_traced
-    )
-    return result
+def _trace_counted_mix(dataset: Any, copied: Any) -> Any:
+    count_tokens = token_counter(dataset._tokens)
+    copied._tokens = lambda traced: count_tokens(traced.element)
+    return copied
 
 
 def _raise_not_known(dataset: Any, copied: Any) -> Any:
@@ -393,8 +292,9 @@ _TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (BatchBase, _trace_batch),
     (BucketIterDataset, _trace_bucket),
     (ZipBase, _trace_zip),
-    (RebatchIterDataset, _trace_rebatch),
-    (PackIterDataset, _trace_pack),
-    (ConcatThenSplitIterDataset, _trace_concat_split),
+    (CountedMixIterDataset, _trace_counted_mix),
+    (RebatchIterDataset, trace_rebatch),
+    (PackIterDataset, trace_pack),
+    (ConcatThenSplitIterDataset, trace_concat_split),
     (PadMapDataset, _raise_not_known),
 )

@@ -1,0 +1,167 @@
+"""The arguments of mixtures that count tokens, change weights or drop datasets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
+
+from gristmill._base.argument_checks import check_integer, kind
+from gristmill._dataset.model.node import as_dataset_list
+from gristmill._dataset.nodes.mix import check_names, order_by_names, order_names
+from gristmill.mixing import (
+    AtEnd,
+    MixSchedule,
+    MixUnit,
+    Stage,
+    Weights,
+    constant_stages,
+    scheduled_stages,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MixRule:
+    """How a mixture selects the dataset of its next element.
+
+    Attributes:
+        names: The names of the datasets in the order of their numbers, or None.
+        stages: The stages of weights.
+        unit: What weights are shares of.
+        progress_unit: What the starts of stages count.
+        at_end: Whether the mixture ends with its first dataset, or with its last.
+    """
+
+    names: tuple[str, ...] | None
+    stages: tuple[Stage, ...]
+    unit: MixUnit
+    progress_unit: MixUnit
+    at_end: AtEnd
+
+    @property
+    def counts_tokens(self) -> bool:
+        """True if the rule needs the tokens of elements."""
+        return "tokens" in (self.unit, self.progress_unit)
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a dataset for error messages."""
+        return f"dataset {number if self.names is None else repr(self.names[number])}"
+
+    def __str__(self) -> str:
+        text = f"unit={self.unit}, at_end={self.at_end}"
+        if len(self.stages) > 1:
+            return f"{text}, {self.progress_unit}={[tuple(s) for s in self.stages]}"
+        return f"{text}, weights={self.stages[0].weights}"
+
+
+def has_plain_rule(
+    weights: object, unit: object, at_end: object, epochs: object
+) -> bool:
+    """Return whether a mixture has Grain's rule."""
+    plain = (unit, at_end) == ("elements", "stop") and type(epochs) is int
+    return plain and epochs == 1 and not isinstance(weights, MixSchedule)
+
+
+def parse_rule(
+    datasets: Any, weights: Weights | MixSchedule | None, unit: MixUnit, at_end: AtEnd
+) -> tuple[list[Any], MixRule]:
+    """Return the datasets of a mixture in their order, and its rule.
+
+    Raises:
+        ValueError: An argument is invalid.
+        TypeError: An argument has the wrong type.
+    """
+    for name, value, options in (("unit", unit, MixUnit), ("at_end", at_end, AtEnd)):
+        if value not in get_args(options):
+            raise ValueError(
+                f"{name} must be one of {get_args(options)}, got {value!r}."
+            )
+    names = order_names(datasets)
+    parts = as_dataset_list(order_by_names(datasets, names), "mix")
+    if not parts:
+        raise ValueError("There are no datasets to mix. Pass at least one.")
+    progress_unit: MixUnit = unit
+    if isinstance(weights, MixSchedule):
+        progress_unit = "tokens" if weights.unit == "tokens" else "elements"
+        stages = scheduled_stages(weights, names, len(parts))
+    else:
+        check_names(datasets, weights)
+        stages = constant_stages(weights, names, len(parts))
+    rule = MixRule(
+        None if names is None else tuple(names),
+        tuple(stages),
+        unit,
+        progress_unit,
+        at_end,
+    )
+    return parts, rule
+
+
+def repeat_parts(
+    parts: Sequence[Any],
+    epochs: Any,
+    names: Sequence[str] | None,
+    repeat: Callable[[Any, int | None], Any],
+) -> list[Any]:
+    """Return datasets that are repeated.
+
+    Args:
+        parts: The datasets.
+        epochs: The number of epochs of all datasets, or of each: an int, None for
+            endless ones.
+        names: The names of the datasets, or None.
+        repeat: Returns a dataset with several epochs.
+
+    Raises:
+        ValueError: A number is not positive, or datasets lack one.
+        TypeError: A number is not an int or None, or only some arguments have names.
+    """
+    each: Sequence[Any]
+    if isinstance(epochs, Mapping):
+        if names is None:
+            raise TypeError(
+                "epochs has names, but datasets is a sequence. Pass a list of epochs,"
+                " or a mapping of datasets."
+            )
+        if set(epochs) != set(names):
+            raise ValueError(
+                f"epochs must have the names of the datasets, {sorted(names)}, got"
+                f" {sorted(map(str, epochs))}."
+            )
+        each = [epochs[name] for name in names]
+    elif isinstance(epochs, Sequence) and not isinstance(epochs, (str, bytes)):
+        each = epochs
+        if names is not None:
+            raise TypeError(
+                "epochs is a list, but datasets has names. Pass a mapping of names."
+            )
+    else:
+        each = [epochs] * len(parts)
+    if len(each) != len(parts):
+        raise ValueError(
+            f"epochs must have {len(parts)} numbers, one for each dataset, got"
+            f" {len(each)}."
+        )
+    for count in each:
+        _check_epochs(count)
+    return [
+        part if count == 1 else repeat(part, count)
+        for part, count in zip(parts, each, strict=True)
+    ]
+
+
+def _check_epochs(count: Any) -> None:
+    if count is None:
+        return
+    check_integer("epochs", count, " Pass None for endless epochs.")
+    if count < 1:
+        raise ValueError(f"epochs must be at least 1, got {count}.")
+
+
+def check_rule_arguments(name: str, value: object, counts_tokens: bool) -> None:
+    """Raise ValueError if an argument about tokens is passed but not used."""
+    if value is not None and not counts_tokens:
+        raise ValueError(
+            f"{name} has no effect on a mixture that does not count tokens, got"
+            f" {kind(value)}. Pass unit='tokens', or leave {name} out."
+        )

@@ -1,0 +1,246 @@
+"""Lists the sources of a chain, with their names and the lengths of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._base.argument_checks import kind
+from gristmill._base.object_repr import value_text
+from gristmill._base.source_counts import SourceCount
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.names import node_line
+from gristmill._dataset.model.node import is_ours
+from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
+from gristmill._dataset.nodes.elastic import ElasticIterator
+from gristmill._dataset.nodes.interleave import InterleaveIterDataset
+from gristmill._dataset.nodes.iterable_source import IterableSourceDataset
+from gristmill._dataset.nodes.mix import MixedIterDataset, MixedMapDataset
+from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
+from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
+
+# The number of tokens of each record of a source, by the source's name.
+LengthsByName = Mapping[str, Any]
+Lengths = npt.NDArray[np.integer[Any]] | None
+
+
+def is_source(dataset: Any) -> bool:
+    """Return whether a dataset's elements are the records of a source.
+
+    A user's dataset counts as a source.
+    """
+    return not dataset._parents or not is_ours(dataset)
+
+
+def shared_part(source: Any) -> Any:
+    """Return the object that all copies and slices of a source share."""
+    for name in ("_reader", "_range", "_iterable"):
+        if hasattr(source, name):
+            return getattr(source, name)
+    return source
+
+
+def parts_of(dataset: Any) -> list[Any]:
+    """Return the datasets whose elements a dataset returns, in their order.
+
+    Raises:
+        TypeError: The datasets of an interleaving are not known before iterating.
+    """
+    if isinstance(dataset, ProcessPrefetchIterDataset):
+        return [dataset.in_workers]
+    if isinstance(dataset, ElasticIterator):
+        return [dataset._ds]
+    if isinstance(dataset, InterleaveIterDataset):
+        if isinstance(dataset.datasets, MapDataset):
+            raise TypeError(
+                f"{node_line(dataset)} makes its datasets when they are needed, so the"
+                " numbers of their sources are not known. Pass a list of datasets."
+            )
+        return list(dataset.datasets)
+    return [] if is_source(dataset) else list(dataset._parents)
+
+
+def names_of_parts(dataset: Any) -> Sequence[str] | None:
+    """Return the names of the parts of a mixture, or None if it has no names."""
+    if isinstance(dataset, (MixedMapDataset, MixedIterDataset)):
+        return dataset._names
+    if isinstance(dataset, (PlannedMixMapDataset, CountedMixIterDataset)):
+        return dataset._rule.names
+    return None
+
+
+def nodes_of(dataset: Any) -> Iterator[Any]:
+    """Yield the nodes of a chain, those in workers and interleaved ones included."""
+    nodes = [dataset]
+    for node in nodes:
+        yield node
+        nodes += parts_of(node)
+
+
+class Tally:
+    """Counts records and tokens by the number of their source.
+
+    Attributes:
+        elements: The number of records of each source.
+        tokens: The number of tokens of each source whose lengths are known.
+    """
+
+    __slots__ = ("elements", "tokens")
+
+    def __init__(self, sources: int) -> None:
+        self.elements = [0] * sources
+        self.tokens = [0] * sources
+
+    def add(self, other: Tally, times: int = 1) -> Tally:
+        """Add another tally several times, and return this one."""
+        pairs = zip(self.elements, other.elements, strict=True)
+        self.elements = [own + times * count for own, count in pairs]
+        pairs = zip(self.tokens, other.tokens, strict=True)
+        self.tokens = [own + times * count for own, count in pairs]
+        return self
+
+
+class SourceList:
+    """The sources of a chain, numbered in the order of its text.
+
+    Args:
+        dataset: The last dataset of the chain.
+        lengths: The lengths of records that their source does not have.
+
+    Attributes:
+        numbers: The number of each source, by the id of its `shared_part`.
+        names: The name of each source, in the order of their numbers.
+
+    Raises:
+        TypeError: The records of a part of the chain have no known source.
+        ValueError: `lengths` has another name, or does not fit its source.
+    """
+
+    def __init__(self, dataset: Any, lengths: LengthsByName | None = None) -> None:
+        self.numbers: dict[int, int] = {}
+        self._datasets: list[Any] = []
+        # The names of the parts of mixtures that each source is in.
+        self._labels: list[dict[str, None]] = []
+        self._visit(dataset, ())
+        self.names = self._choose_names()
+        # The lengths of the records of each source; None if they are not known.
+        self._lengths: dict[int, Lengths] = {}
+        self._totals: dict[int, int] = {}
+        self._given_lengths = dict(lengths or {})
+        for name in self._given_lengths:
+            if name not in self.names:
+                raise ValueError(
+                    "lengths must have names of sources,"
+                    f" {', '.join(map(repr, self.names))}, got {name!r}."
+                )
+            self._lengths_of(self.names.index(name))
+
+    def __len__(self) -> int:
+        return len(self._datasets)
+
+    def number_of(self, dataset: Any) -> int:
+        """Return the number of a source."""
+        return self.numbers[id(shared_part(dataset))]
+
+    def record_count(self, number: int) -> int | None:
+        """Return the number of records of a source, or None if it is not known."""
+        dataset = self._datasets[number]
+        return len(dataset) if isinstance(dataset, MapDataset) else None
+
+    def has_lengths(self, number: int) -> bool:
+        """Return whether the lengths of a source's records are known."""
+        return self._lengths_of(number) is not None
+
+    def tokens_of(self, number: int, keys: Any) -> int:
+        """Return the tokens of some records: an array of keys, or a slice."""
+        lengths = self._lengths_of(number)
+        return 0 if lengths is None else int(lengths[keys].sum(dtype=np.int64))
+
+    def all_tokens_of(self, number: int) -> int:
+        """Return the tokens of all records of a source."""
+        if number not in self._totals:
+            self._totals[number] = self.tokens_of(number, slice(None))
+        return self._totals[number]
+
+    def length_of(self, number: int, key: int) -> int:
+        """Return the tokens of a record, or -1 if that is not known."""
+        lengths = self._lengths_of(number)
+        return -1 if lengths is None else int(lengths[key])
+
+    def counts_of(self, tally: Tally) -> dict[str, SourceCount]:
+        """Return the numbers of a tally, by the names of the sources."""
+        counts = {}
+        for number, name in enumerate(self.names):
+            elements, records = tally.elements[number], self.record_count(number)
+            tokens = tally.tokens[number] if self.has_lengths(number) else None
+            epochs = elements / records if records else None
+            counts[name] = SourceCount(elements, tokens, epochs)
+        return counts
+
+    def _lengths_of(self, number: int) -> Lengths:
+        if number not in self._lengths:
+            self._lengths[number] = self._find_lengths(number)
+        return self._lengths[number]
+
+    def _visit(self, dataset: Any, labels: tuple[str, ...]) -> None:
+        parts = parts_of(dataset)
+        if not parts and is_source(dataset):
+            self._add(dataset, labels)
+        names = names_of_parts(dataset)
+        for number, part in enumerate(parts):
+            label = () if names is None else (str(names[number]),)
+            self._visit(part, labels + label)
+
+    def _add(self, dataset: Any, labels: tuple[str, ...]) -> None:
+        if not isinstance(dataset, (MapDataset, IterableSourceDataset)):
+            raise TypeError(
+                f"The records of {node_line(dataset)} are not known by index, so they"
+                " cannot be counted from a state. Read them from a MapDataset."
+            )
+        number = self.numbers.setdefault(id(shared_part(dataset)), len(self._datasets))
+        if number == len(self._datasets):
+            self._datasets.append(dataset)
+            self._labels.append({})
+        if labels:
+            self._labels[number]["/".join(labels)] = None
+
+    def _choose_names(self) -> list[str]:
+        """Return a different name for each source."""
+        names = [
+            self._choose_name(number, dataset)
+            for number, dataset in enumerate(self._datasets)
+        ]
+        return [
+            f"{name} ({number})" if names.count(name) > 1 else name
+            for number, name in enumerate(names)
+        ]
+
+    def _choose_name(self, number: int, dataset: Any) -> str:
+        source = getattr(dataset, "_source", dataset)
+        own_name = getattr(source, "name", None)
+        labels = list(self._labels[number])
+        text = own_name if isinstance(own_name, str) else value_text(source)
+        if len(labels) != 1:
+            return text
+        is_alone = sum(labels[0] in each for each in self._labels) == 1
+        return labels[0] if is_alone else f"{labels[0]}/{text}"
+
+    def _find_lengths(self, number: int) -> Lengths:
+        name, dataset = self.names[number], self._datasets[number]
+        get = getattr(getattr(dataset, "_source", dataset), "lengths", None)
+        if name in self._given_lengths:
+            return self._check_lengths(number, self._given_lengths[name])
+        return self._check_lengths(number, get()) if callable(get) else None
+
+    def _check_lengths(self, number: int, lengths: Any) -> Lengths:
+        array, count = np.asarray(lengths), self.record_count(number)
+        if array.dtype.kind not in "iu" or array.shape != (count,):
+            raise ValueError(
+                f"The lengths of {self.names[number]!r} must be {count} ints, one for"
+                f" each record, got {kind(lengths)} of dtype {array.dtype} and shape"
+                f" {array.shape}."
+            )
+        return array
