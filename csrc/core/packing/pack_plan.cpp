@@ -10,6 +10,7 @@
 #include "core/base/at_fork.hpp"
 #include "core/base/pool.hpp"
 #include "core/packing/random_order.hpp"
+#include "core/packing/row_balance.hpp"
 #include "core/packing/row_order.hpp"
 
 namespace gristmill {
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::int64_t kMaxWindow = std::numeric_limits<std::int32_t>::max();
 constexpr unsigned kMaxCountingThreads = 16;
+// The room of a row that is not full is spread over at least so many rows.
+constexpr std::size_t kMinBalancedRows = 64;
 constexpr double kMaxSpanCost = 1e100;  // Sums must not become infinite.
 
 Status check_options(const PackPlan::Options& options) {
@@ -145,16 +148,34 @@ Result<std::vector<double>> PackPlan::costs(
                                 std::span<const std::int64_t> run) {
     for (const auto key : run) {
       const auto row = static_cast<std::size_t>(key - place.first_row);
-      costs.push_back(cost_of(window.row(row)));
+      costs.push_back(cost_of_row(window.row(row), options_.span_costs));
     }
   }));
   return costs;
 }
 
-double PackPlan::cost_of(std::span<const PackedWindow::Span> row) const {
-  double cost = 0;
-  for (const auto& span : row) cost += options_.span_costs[span.length];
-  return cost;
+std::vector<double> PackPlan::costs_of(const PackedWindow& window) const {
+  std::vector<double> costs;
+  costs.reserve(window.num_rows());
+  for (std::size_t row = 0; row < window.num_rows(); ++row) {
+    costs.push_back(cost_of_row(window.row(row), options_.span_costs));
+  }
+  return costs;
+}
+
+void PackPlan::balance_cheapest(PackedWindow& window) const {
+  const auto sorted = sort_by_cost(costs_of(window));
+  const auto group_rows = static_cast<std::size_t>(options_.group_rows);
+  const auto size =
+      std::min(sorted.size(), std::max(kMinBalancedRows, group_rows));
+  const auto numbers = std::span(sorted).last(size);
+  std::vector<std::vector<PackedWindow::Span>> rows;
+  for (const auto number : numbers) {
+    const auto row = window.row(number);
+    rows.emplace_back(row.begin(), row.end());
+  }
+  balance_rows(rule_.capacity, options_.span_costs, rows);
+  window.replace(numbers, rows);
 }
 
 void PackPlan::append_rows(const PackedWindow& window, const Place& place,
@@ -330,6 +351,7 @@ Result<PackPlan::Window> PackPlan::pack(std::int64_t number,
   const auto window = windows_.at(number);
   PackedWindow packed =
       TRY(PackedWindow::pack(rule_, lengths_, windows_, window));
+  if (!options_.span_costs.empty()) balance_cheapest(packed);
   packed.reorder(order_of(packed, window, first_row));
   return std::make_shared<const PackedWindow>(std::move(packed));
 }
@@ -339,12 +361,7 @@ std::vector<std::uint32_t> PackPlan::order_of(
     std::int64_t first_row) const {
   const auto seed = windows_.row_seed(window);
   if (!options_.span_costs.empty()) {
-    std::vector<double> costs;
-    costs.reserve(packed.num_rows());
-    for (std::size_t row = 0; row < packed.num_rows(); ++row) {
-      costs.push_back(cost_of(packed.row(row)));
-    }
-    return group_rows_by_cost(costs, first_row, options_.group_rows,
+    return group_rows_by_cost(costs_of(packed), first_row, options_.group_rows,
                               seed.value_or(0));
   }
   std::vector<std::uint32_t> order(packed.num_rows());

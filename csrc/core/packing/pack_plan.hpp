@@ -111,7 +111,11 @@ class PackPlan {
   // Packs a window whose first row is known.
   [[nodiscard]] Result<Window> pack(std::int64_t number,
                                     std::int64_t first_row) const;
-  [[nodiscard]] double cost_of(std::span<const PackedWindow::Span> row) const;
+  // Returns the costs of all rows of a window.
+  [[nodiscard]] std::vector<double> costs_of(const PackedWindow& window) const;
+  // Balances the cheapest rows, at least a group.  Most of the rows that are
+  // not full are among them.
+  void balance_cheapest(PackedWindow& window) const;
   // Appends the numbers of rows of consecutive windows.
   Status add_counts(std::int64_t first_window,
                     std::span<const std::int64_t> counts) const
