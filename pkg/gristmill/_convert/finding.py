@@ -12,15 +12,17 @@ from gristmill._convert.inputs import (
     ArrayRecordInput,
     FolderInput,
     Input,
-    JsonLinesInput,
     ParquetInput,
     TFRecordInput,
     reading,
 )
+from gristmill._convert.line_inputs import JsonLinesInput, LinesInput
 from gristmill._convert.paths import broken_link_error, files_below, stat_regular
 from gristmill._convert.rows import Encoding
 
-Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
+Format: TypeAlias = Literal[
+    "tfrecord", "parquet", "jsonl", "lines", "array_record", "files"
+]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # Parts of file names that imply a format, in the order of checking.
@@ -132,6 +134,8 @@ def _input_of(
         return ParquetInput(path, encoding or "example")
     if file_format == "jsonl":
         return JsonLinesInput(path, encoding or "json")
+    if file_format == "lines":
+        return LinesInput(path)
     return (
         ArrayRecordInput(path) if file_format == "array_record" else TFRecordInput(path)
     )
