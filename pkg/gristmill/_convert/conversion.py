@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 from gristmill._base.progress_bar import Progress
 from gristmill._convert import worker_pool
 from gristmill._convert.errors import ConversionError, from_os_error
-from gristmill._convert.inputs import Input, ScannedInput
+from gristmill._convert.inputs import Input
 from gristmill._convert.journal import Journal
 from gristmill._convert.paths import Output, part_of
 from gristmill._convert.shards import Advance, ShardWriter, WrittenFile
@@ -262,8 +262,8 @@ class Conversion:
     def _plan(self, inputs: Sequence[Input], pending: Sequence[int]) -> list[Task]:
         """Return the tasks that write the pending units."""
         counts, processes = self.journal.counts or [], self.processes
-        one_per_input = (
-            self.header["ranges"] == "inputs" and self.unit_count() == len(inputs)
+        one_per_input = self.header["ranges"] == "inputs" and self.unit_count() == len(
+            inputs
         )
         if one_per_input or all(source.can_seek() for source in inputs):
             processes *= TASKS_PER_PROCESS
@@ -308,23 +308,24 @@ def _identity_of(source: Input) -> dict[str, Any]:
 def _with_shared_indices(inputs: Sequence[Input]) -> Iterator[list[Input]]:
     """Share the indices of files that must be scanned among all processes."""
     with tempfile.TemporaryDirectory(prefix="gristmill-convert-") as folder:
-        yield [
-            dataclasses.replace(source, index_dir=folder)
-            if isinstance(source, ScannedInput)
-            else source
-            for source in inputs
-        ]
+        yield [source.with_index_dir(folder) for source in inputs]
 
 
 def _describe_difference(old_header: dict[str, Any], new_header: dict[str, Any]) -> str:
     """Describe the first difference between two conversions."""
     for name in ("writer_options", "ranges", "outputs"):
-        if old_header.get(name) != new_header[name]:
-            return (
-                f"this output was begun with other options: {name} was"
-                f" {_shorten(old_header.get(name))}, now it is"
-                f" {_shorten(new_header[name])}"
+        old_value, new_value = old_header.get(name), new_header[name]
+        if old_value == new_value:
+            continue
+        if isinstance(old_value, dict) and isinstance(new_value, dict):
+            name = next(
+                key for key in new_value if old_value.get(key) != new_value[key]
             )
+            old_value, new_value = old_value.get(name), new_value[name]
+        return (
+            f"this output was begun with other options: {name} was"
+            f" {_shorten(old_value)}, now it is {_shorten(new_value)}"
+        )
     old_inputs, new_inputs = old_header.get("inputs", []), new_header["inputs"]
     if len(old_inputs) != len(new_inputs):
         return (
@@ -343,9 +344,9 @@ def _describe_difference(old_header: dict[str, Any], new_header: dict[str, Any])
 
 def _shorten(value: Any) -> str:
     """Format a value of a journal's header; only the first item of a list."""
-    if isinstance(value, list) and len(value) > 1:
-        return f"{value[0]} and {len(value) - 1} more"
-    return str(value[0]) if isinstance(value, list) else repr(value)
+    if not isinstance(value, list) or not value:
+        return repr(value)
+    return str(value[0]) + (f" and {len(value) - 1} more" if len(value) > 1 else "")
 
 
 def _count_records(source: Input) -> Iterator[int]:

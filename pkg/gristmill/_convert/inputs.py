@@ -46,12 +46,17 @@ class Input(abc.ABC):
         """Return the number of records."""
 
     @abc.abstractmethod
-    def records(self, first: int) -> Iterator[bytes]:
-        """Yield the records from number `first` on."""
+    def records(self, first: int) -> Iterator[Any]:
+        """Yield the records from number `first` on: bytes, or str of a `TextInput`."""
 
     def can_seek(self) -> bool:
         """Return whether `records` finds the first one without reading others."""
         return True
+
+    def with_index_dir(self, folder: str) -> Input:
+        """Return this input, with an index in `folder` if it needs one."""
+        del folder
+        return self
 
     def place(self, position: int) -> str:
         """Return the place of record number `position`, for errors."""
@@ -113,6 +118,9 @@ class ScannedInput(IndexedInput):
     # A folder in which the processes that read the file share its index. If None, the
     # index is only read from where data sources keep it, and not written.
     index_dir: str | None = dataclasses.field(default=None, compare=False, kw_only=True)
+
+    def with_index_dir(self, folder: str) -> Input:
+        return dataclasses.replace(self, index_dir=folder)
 
     def index_paths(self, index_kind: str) -> tuple[str, ...]:
         """Return the paths from which an index is loaded, or to which it is saved."""
@@ -176,16 +184,22 @@ def _open_tf_record(
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetInput(Input):
+class ParquetFileInput(Input):
     """A Parquet file; each row becomes a record."""
 
-    encoding: rows.Encoding
+    @abc.abstractmethod
+    def columns(self, file: Any) -> list[str] | None:
+        """Return the columns to read from a pyarrow ParquetFile; None for all."""
+
+    @abc.abstractmethod
+    def encode(self, batch: Any) -> Iterator[Any]:
+        """Yield the records of the rows of a pyarrow RecordBatch."""
 
     def count(self) -> int:
         with self.open() as file:
             return int(file.metadata.num_rows)
 
-    def records(self, first: int) -> Iterator[bytes]:
+    def records(self, first: int) -> Iterator[Any]:
         with self.open() as file:
             groups = range(file.metadata.num_row_groups)
             counts = [file.metadata.row_group(group).num_rows for group in groups]
@@ -194,10 +208,10 @@ class ParquetInput(Input):
             for batch in file.iter_batches(
                 STEP_ROWS,
                 row_groups=groups[first_group:],
-                columns=self._columns(file),
+                columns=self.columns(file),
                 use_threads=False,
             ):
-                yield from self._encode(batch.slice(min(rows_to_skip, batch.num_rows)))
+                yield from self.encode(batch.slice(min(rows_to_skip, batch.num_rows)))
                 rows_to_skip = max(rows_to_skip - batch.num_rows, 0)
 
     @contextlib.contextmanager
@@ -214,12 +228,17 @@ class ParquetInput(Input):
     def place(self, position: int) -> str:
         return f"row {position}"
 
-    def _columns(self, file: Any) -> list[str] | None:
-        """Return the columns to read; None for all."""
-        del file
+
+@dataclasses.dataclass(frozen=True)
+class ParquetInput(ParquetFileInput):
+    """A Parquet file whose rows become Examples or JSON."""
+
+    encoding: rows.Encoding
+
+    def columns(self, file: Any) -> None:
         return None
 
-    def _encode(self, batch: Any) -> Iterator[bytes]:
+    def encode(self, batch: Any) -> Iterator[bytes]:
         if self.encoding == "json":
             yield from map(rows.json_of_row, batch.to_pylist())
             return

@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import stat
+from collections.abc import Sequence
 
 from gristmill._convert.errors import ConversionError, from_os_error
 
@@ -146,10 +147,14 @@ class Output:
         """Return the temporary path of a shard until all shards are finished."""
         return part_of(self.final(shard))
 
+    def possible_suffixes(self) -> Sequence[str]:
+        """Return the suffixes of files that a conversion to `path` could write."""
+        return self.suffixes
+
     def is_possible_name(self, name: str) -> bool:
         """Return whether a conversion to `path` could write a file with this name."""
         stem = re.escape(os.path.basename(self.stem))
-        suffixes = "|".join(map(re.escape, self.suffixes))
+        suffixes = "|".join(map(re.escape, self.possible_suffixes()))
         pattern = rf"{stem}(-[0-9]{{5}}-of-[0-9]{{5}})?({suffixes})"
         return re.fullmatch(pattern, name) is not None
 

@@ -199,9 +199,7 @@ class ShardWriter:
         except BaseException:
             writer.discard()
             raise
-        yield WrittenFile(
-            digest.records, digest.record_bytes, size, digest.hexdigest()
-        )
+        yield WrittenFile(digest.records, digest.record_bytes, size, digest.hexdigest())
 
 
 def check_file(path: str, expected: Digest) -> None:

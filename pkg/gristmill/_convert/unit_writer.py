@@ -20,7 +20,7 @@ class Unit(NamedTuple):
     path: str
 
 
-class PlacedRecords(Iterable[bytes]):
+class PlacedRecords(Iterable[Any]):
     """Consecutive records of the inputs of a conversion.
 
     Args:
@@ -29,12 +29,12 @@ class PlacedRecords(Iterable[bytes]):
         records: The records.
     """
 
-    def __init__(self, task: Task, begin: int, records: Iterator[bytes]) -> None:
+    def __init__(self, task: Task, begin: int, records: Iterator[Any]) -> None:
         self._task = task
         self._begin = begin
         self._records = records
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Any]:
         return self._records
 
     def place(self, position: int) -> str:
@@ -86,7 +86,7 @@ def write_units(task: Task) -> Iterator[tuple[int, Any]]:
     Yields:
         The number of a unit, and what the writer yields for it.
     """
-    records: Iterator[bytes] = iter(())
+    records: Iterator[Any] = iter(())
     position = -1  # The number of the record that `records` yields next.
     for unit in task.units:
         if unit.begin != position:
@@ -100,7 +100,7 @@ def write_units(task: Task) -> Iterator[tuple[int, Any]]:
 
 def _read_records(
     inputs: Sequence[Input], counts: Sequence[int], first: int
-) -> Iterator[bytes]:
+) -> Iterator[Any]:
     """Yield the records of all inputs in order, from number `first` on.
 
     Raises:
