@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import os
+import resource
 import subprocess
 import sys
 import zlib
@@ -43,6 +44,11 @@ def start(*arguments, **options):
         text=True,
         **options,
     )
+
+
+def limit_files(size):
+    """Limit the size of files that this process and its children write."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def write_tf_record(path, records, compression=""):

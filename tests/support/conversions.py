@@ -6,6 +6,7 @@ import numpy as np
 
 from support import extras
 from support.cli import names
+from support.waiting import wait_for
 
 
 def sample(count, seed=0, most=300):
@@ -25,6 +26,11 @@ def features_of(record):
         kind = feature.WhichOneof("kind")
         found[name] = (kind.removesuffix("_list"), list(getattr(feature, kind).value))
     return found
+
+
+def wait_for_lines(process, journal, count):
+    """Wait until a journal has `count` lines, or the process has ended."""
+    wait_for(lambda: lines_of(journal) >= count or process.poll() is not None)
 
 
 def lines_of(journal):

@@ -15,17 +15,18 @@ REDRAW_S = 0.1
 class Progress:
     """Receives the progress of a task; this base class shows nothing."""
 
-    def begin(self, noun: str, total: int, done: int = 0) -> None:
+    def begin(self, noun: str, total: int, done: int = 0, tokens: int = 0) -> None:
         """Begin a task.
 
         Args:
             noun: The name of the counted things, such as "records".
             total: The number of things in the task.
             done: How many of them were done before.
+            tokens: The number of tokens written before.
         """
 
-    def advance(self, count: int) -> None:
-        """Count `count` more things as done."""
+    def advance(self, count: int, tokens: int = 0) -> None:
+        """Count `count` more things as done, and `tokens` more tokens as written."""
 
     def end(self) -> None:
         """Remove the display."""
@@ -101,16 +102,19 @@ class Bar(Progress):
         self._line = Line(out)
         self._noun = ""
         self._total = self._done = self._done_before = 0
+        self._tokens = self._tokens_before = 0
         self._started_at = self._drawn_at = 0.0
 
-    def begin(self, noun: str, total: int, done: int = 0) -> None:
+    def begin(self, noun: str, total: int, done: int = 0, tokens: int = 0) -> None:
         self._noun, self._total = noun, total
         self._done = self._done_before = done
+        self._tokens = self._tokens_before = tokens
         self._started_at, self._drawn_at = time.monotonic(), 0.0
         self._draw()
 
-    def advance(self, count: int) -> None:
+    def advance(self, count: int, tokens: int = 0) -> None:
         self._done += count
+        self._tokens += tokens
         if time.monotonic() - self._drawn_at >= REDRAW_S or self._done >= self._total:
             self._draw()
 
@@ -123,8 +127,12 @@ class Bar(Progress):
         elapsed = self._drawn_at - self._started_at
         speed = (self._done - self._done_before) / elapsed if elapsed > 0.5 else 0.0
         text = f"{share:4.0%} {self._done:,}/{self._total:,} {self._noun}"
+        if self._tokens:
+            text += f", {self._tokens:,} tokens"
         if speed > 0:
             left_s = (self._total - self._done) / speed
+            if self._tokens:
+                speed = (self._tokens - self._tokens_before) / elapsed
             text += f", {_rate_text(speed)}/s, {_duration_text(left_s)} left"
         line_width = _terminal_width() - 1
         bar_width = max(0, min(30, line_width - len(text) - 3))
@@ -140,11 +148,11 @@ class Count(Progress):
         self._noun = ""
         self._done = 0
 
-    def begin(self, noun: str, total: int, done: int = 0) -> None:
+    def begin(self, noun: str, total: int, done: int = 0, tokens: int = 0) -> None:
         self._noun, self._done = noun, done
         self.advance(0)
 
-    def advance(self, count: int) -> None:
+    def advance(self, count: int, tokens: int = 0) -> None:
         self._done += count
         self._line.show(f"{self._done:,} {self._noun}")
 
@@ -169,24 +177,33 @@ class RichBar(Progress):
                 "{task.completed:,.0f}/{task.total:,.0f} {task.description}",
                 markup=False,
             ),
+            progress.TextColumn("{task.fields[tokens]}"),
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
             transient=True,
             auto_refresh=False,  # Otherwise rich draws in a thread of its own.
         )
         self._task: Any = None
-        self._drawn_at = 0.0
+        self._tokens = self._tokens_before = 0
+        self._started_at = self._drawn_at = 0.0
 
-    def begin(self, noun: str, total: int, done: int = 0) -> None:
+    def begin(self, noun: str, total: int, done: int = 0, tokens: int = 0) -> None:
+        self._tokens = self._tokens_before = tokens
+        self._started_at = time.monotonic()
         if self._task is not None:
             self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(noun, total=total, completed=done)
+        self._task = self._bars.add_task(noun, total=total, completed=done, tokens="")
         self._bars.start()
         self._bars.refresh()
 
-    def advance(self, count: int) -> None:
+    def advance(self, count: int, tokens: int = 0) -> None:
         self._bars.advance(self._task, count)
         now = time.monotonic()
+        if tokens:
+            self._tokens += tokens
+            speed = (self._tokens - self._tokens_before) / (now - self._started_at)
+            text = f"{self._tokens:,} tokens, {_rate_text(speed)}/s"
+            self._bars.update(self._task, tokens=text)
         if now - self._drawn_at >= REDRAW_S:
             self._bars.refresh()
             self._drawn_at = now

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import gristmill
-from gristmill._cli import bench, convert, inspect, top
+from gristmill._cli import bench, convert, inspect, tokenize, top
 from gristmill._cli.terminal import STYLE
 from gristmill._convert.errors import CommandError, UsageError
 
@@ -22,6 +22,7 @@ EPILOG = """\
 examples:
   gristmill convert 'data/*.tfrecord' out/train --shards 16
   gristmill convert photos/ photos.array_record --with-names
+  gristmill tokenize data.jsonl out/train --tokenizer tokenizer.json
   gristmill inspect out/train-* --verify
   gristmill bench photos.array_record
   gristmill top 4242
@@ -71,7 +72,7 @@ def _discard_output() -> None:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gristmill",
-        description="Convert, inspect and measure files of records; watch loaders.",
+        description="Convert, tokenize, inspect and measure files; watch loaders.",
         epilog=EPILOG,
         **STYLE,
     )
@@ -81,6 +82,6 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command"
     )
-    for command in (convert, inspect, bench, top):
+    for command in (convert, tokenize, inspect, bench, top):
         command.add_to(commands)
     return parser

@@ -19,12 +19,12 @@ from gristmill._convert.errors import CommandError
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
     Input,
-    JsonLinesInput,
     ParquetInput,
     TFRecordInput,
     reading,
     steps_of,
 )
+from gristmill._convert.line_inputs import JsonLinesInput
 
 FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
 # The number of records to sample for sizes if the file has to be read to get them.

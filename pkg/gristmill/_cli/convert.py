@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gristmill._base.progress_bar import Progress, new_display
@@ -54,13 +55,6 @@ def add_to(commands: Any) -> None:
     add("inputs", nargs="+", metavar="IN", help="a file, a folder, or a 'pattern*'")
     add("output", metavar="OUT", help="the file, or the start of the shards' names")
     add(
-        "--shards",
-        type=_parse_shards,
-        metavar="N|inputs",
-        help="number of files to write, OUT-00000-of-0000N.array_record and so on, or"
-        " 'inputs' for one per input (default: one file, named OUT)",
-    )
-    add(
         "--group-size",
         type=integer_parser(1),
         default=1,
@@ -75,33 +69,14 @@ def add_to(commands: Any) -> None:
         metavar="CODEC",
         help="none, zstd[:LEVEL], brotli[:LEVEL] or snappy (default: zstd:3)",
     )
-    add(
-        "--processes",
-        type=integer_parser(1),
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="shards to write at once (default: the number of cores, %(default)s)",
-    )
     _add_options_of_inputs(add)
-    add(
-        "--restart",
-        action="store_true",
-        help="remove the files of an earlier conversion, and start again",
-    )
-    add("--quiet", action="store_true", help="print only errors")
+    add_options_of_runs(add)
     parser.set_defaults(run=run, parser=parser)
 
 
 def _add_options_of_inputs(add: Callable[..., Any]) -> None:
     """Add the options that control how inputs are read."""
-    add(
-        "--from",
-        dest="file_format",
-        choices=finding.FORMATS,
-        metavar="FORMAT",
-        help="format of the inputs: " + ", ".join(finding.FORMATS) + " (default:"
-        " detected by name or content)",
-    )
+    add_format_option(add)
     add(
         "--encode",
         choices=("example", "json"),
@@ -113,6 +88,48 @@ def _add_options_of_inputs(add: Callable[..., Any]) -> None:
         action="store_true",
         help="store the names and labels of the files of a folder",
     )
+    add_link_option(add)
+
+
+def add_options_of_runs(add: Callable[..., Any]) -> None:
+    """Add the options that control how the output is written."""
+    add(
+        "--shards",
+        type=_parse_shards,
+        metavar="N|inputs",
+        help="number of files to write, OUT-00000-of-0000N and so on, or 'inputs' for"
+        " one per input (default: one file, named OUT)",
+    )
+    add(
+        "--processes",
+        type=integer_parser(1),
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="parts of the output to write at once (default: the number of cores,"
+        " %(default)s)",
+    )
+    add(
+        "--restart",
+        action="store_true",
+        help="remove the files of an earlier conversion, and start again",
+    )
+    add("--quiet", action="store_true", help="print only errors")
+
+
+def add_format_option(add: Callable[..., Any]) -> None:
+    """Add the option for the format of the inputs."""
+    add(
+        "--from",
+        dest="file_format",
+        choices=finding.FORMATS,
+        metavar="FORMAT",
+        help="format of the inputs: " + ", ".join(finding.FORMATS) + " (default:"
+        " detected by name or content)",
+    )
+
+
+def add_link_option(add: Callable[..., Any]) -> None:
+    """Add the option for links in folders."""
     add(
         "--follow-links",
         action="store_true",
@@ -123,15 +140,7 @@ def _add_options_of_inputs(add: Callable[..., Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert the inputs and print a summary."""
-    if arguments.output.endswith("/") or os.path.isdir(arguments.output):
-        arguments.parser.error(
-            f"OUT must be a file, got the folder {arguments.output}. Pass a file in"
-            f" it, such as {os.path.join(arguments.output, 'train')}"
-        )
-    finding.check_local(arguments.output)
-    paths = finding.expand(arguments.inputs)
-    # Check this before examining the inputs, which may include an earlier output.
-    _check_outside(paths, arguments.output)
+    paths = expand(arguments)
     inputs = finding.inputs_of(
         paths,
         arguments.file_format,
@@ -141,10 +150,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     by_input = arguments.shards == "inputs"
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
-    _check_not_inputs(inputs, output)
+    check_not_inputs(inputs, output)
     progress = Progress() if arguments.quiet else new_display()
     start = time.monotonic()
-    try:
+    with ending(progress):
         files, written_count = convert(
             inputs,
             output,
@@ -154,16 +163,41 @@ def run(arguments: argparse.Namespace) -> int:
             restart=arguments.restart,
             progress=progress,
         )
+    if not arguments.quiet:
+        seconds = time.monotonic() - start
+        print(_summary(files, written_count, output, len(inputs), seconds))
+    return 0
+
+
+def expand(arguments: argparse.Namespace) -> list[str]:
+    """Return the paths of the inputs, after checking the output.
+
+    Raises:
+        CommandError: There is no such input, or the output would be in one of them.
+    """
+    if arguments.output.endswith("/") or os.path.isdir(arguments.output):
+        arguments.parser.error(
+            f"OUT must be a file, got the folder {arguments.output}. Pass a file in"
+            f" it, such as {os.path.join(arguments.output, 'train')}"
+        )
+    finding.check_local(arguments.output)
+    paths = finding.expand(arguments.inputs)
+    # Check this before examining the inputs, which may include an earlier output.
+    _check_outside(paths, arguments.output)
+    return paths
+
+
+@contextlib.contextmanager
+def ending(progress: Progress) -> Iterator[None]:
+    """Remove the progress display at the end, and say how to resume."""
+    try:
+        yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             "interrupted. Run the same command again to resume."
         ) from None
     finally:
         progress.end()
-    if not arguments.quiet:
-        seconds = time.monotonic() - start
-        print(_summary(files, written_count, output, len(inputs), seconds))
-    return 0
 
 
 def _check_outside(paths: Sequence[str], output: str) -> None:
@@ -178,14 +212,22 @@ def _check_outside(paths: Sequence[str], output: str) -> None:
             )
 
 
-def _check_not_inputs(inputs: Sequence[Input], output: Output) -> None:
+def check_not_inputs(inputs: Sequence[Input], output: Output) -> None:
     """Raise CommandError if an output file is also an input."""
-    outputs = {os.path.realpath(output.final(shard)) for shard in range(output.count)}
+    outputs = {*map(os.path.realpath, output.finals())}
     for source in inputs:
         if os.path.realpath(source.path) in outputs:
             raise CommandError(
                 f"{source.path} is both an input and an output. Choose another OUT."
             )
+
+
+def name_of(output: Output) -> str:
+    """Return the name of the first shard, and of the last if there are several."""
+    name = output.final(0)
+    if output.count > 1:
+        name += f" ... {os.path.basename(output.final(output.count - 1))}"
+    return name
 
 
 def _summary(
@@ -196,9 +238,7 @@ def _summary(
     seconds: float,
 ) -> str:
     """Describe a finished conversion; this run wrote `written_count` of its files."""
-    name = output.final(0)
-    if output.count > 1:
-        name += f" ... {os.path.basename(output.final(output.count - 1))}"
+    name = name_of(output)
     records = format_count(sum(file.records for file in files), "record")
     record_bytes = format_bytes(sum(file.record_bytes for file in files))
     file_bytes = format_bytes(sum(file.file_bytes for file in files))

@@ -14,7 +14,8 @@ from gristmill._base.types import Int64Array
 from gristmill._cli.file_formats import AnyFormat, detect_format, group_by_format
 from gristmill._convert import finding
 from gristmill._convert.errors import CommandError, import_optional
-from gristmill._convert.inputs import Input, JsonLinesInput, TFRecordInput, reading
+from gristmill._convert.inputs import Input, TFRecordInput, reading
+from gristmill._convert.line_inputs import JsonLinesInput
 from gristmill._convert.paths import stat_regular
 
 # The file that TFDS writes next to its shards.

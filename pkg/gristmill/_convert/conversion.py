@@ -4,6 +4,7 @@ The records of all inputs, in order, are split into one contiguous range for eac
 The shards, in the order of their names, therefore contain the records in the order of
 the inputs, for any number of processes.  A shard is written to a hidden file, read
 back, and recorded in the journal.  When all shards are finished, they are renamed.
+`tokenization.py` builds on this.
 """
 
 from __future__ import annotations
@@ -14,45 +15,23 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 from gristmill._base.progress_bar import Progress
 from gristmill._convert import worker_pool
 from gristmill._convert.errors import ConversionError, from_os_error
-from gristmill._convert.inputs import Input, TFRecordInput
+from gristmill._convert.inputs import Input
 from gristmill._convert.journal import Journal
 from gristmill._convert.paths import Output, part_of
-from gristmill._convert.shards import WrittenFile, write_file
+from gristmill._convert.shards import Advance, ShardWriter, WrittenFile
+from gristmill._convert.unit_writer import Task, Unit, UnitWriter, write_units
 
 # The number of tasks for each process, so that all processes end at about the same
 # time. It is 1 if a task must read the records before its own first.
 TASKS_PER_PROCESS = 4
 
 
-class _Shard(NamedTuple):
-    """A shard to write: its number, its first record, its end (exclusive), its path."""
-
-    number: int
-    begin: int
-    end: int
-    path: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Task:
-    """Consecutive shards for one process to write.
-
-    Attributes:
-        inputs: The inputs of the conversion.
-        counts: The number of records in each input.
-        shards: The shards to write.
-        options: Options of the array-record package's writer.
-    """
-
-    inputs: Sequence[Input]
-    counts: Sequence[int]
-    shards: Sequence[_Shard]
-    options: str
+Ranges = Literal["even", "inputs"]
 
 
 def convert(
@@ -60,7 +39,7 @@ def convert(
     output: Output,
     writer_options: str,
     *,
-    ranges: Literal["even", "inputs"],
+    ranges: Ranges,
     processes: int,
     restart: bool,
     progress: Progress,
@@ -84,45 +63,73 @@ def convert(
         ConversionError: The conversion failed. Finished shards remain, and the same
             call continues from there.
     """
-    folder = os.path.dirname(output.final(0)) or "."
+    make_folder(output)
+    header = header_of(inputs, output, writer_options, ranges)
+    writer = ShardWriter(writer_options)
+    with contextlib.closing(Journal(output.journal, {"shard": WrittenFile})) as journal:
+        conversion = Conversion(
+            inputs, output, header, writer, processes, progress, journal
+        )
+        written_count = conversion.run(restart)
+        return list(conversion.finished.values()), written_count
+
+
+def make_folder(output: Output) -> None:
+    """Create the folder of an output if it does not exist."""
+    folder = os.path.dirname(output.stem) or "."
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise from_os_error(error, folder) from error
-    header = {
+
+
+def header_of(
+    inputs: Sequence[Input], output: Output, writer_options: Any, ranges: Ranges
+) -> dict[str, Any]:
+    """Return the header of a journal: JSON values that determine the output."""
+    return {
         "inputs": [_identity_of(source) for source in inputs],
-        "outputs": [
-            os.path.basename(output.final(shard)) for shard in range(output.count)
-        ],
+        "outputs": [os.path.basename(path) for path in output.finals()],
         "writer_options": writer_options,
         "ranges": ranges,
     }
-    with contextlib.closing(Journal(output.journal)) as journal:
-        conversion = _Conversion(inputs, output, header, processes, progress, journal)
-        if restart:
-            conversion.remove_earlier_files()
-        conversion.begin()
-        written_count = conversion.write_pending()
-        conversion.finish()
-        return list(journal.shards.values()), written_count
 
 
 @dataclasses.dataclass(frozen=True)
-class _Conversion:
-    """A conversion whose journal is open."""
+class Conversion:
+    """A conversion whose journal is open.
+
+    It writes files, here one for each shard, and renames them at the end.
+    """
 
     inputs: Sequence[Input]
     output: Output
     header: dict[str, Any]
+    writer: UnitWriter
     processes: int
     progress: Progress
     journal: Journal
+    unit_kind: ClassVar[str] = "shard"  # The name of a unit in the journal.
+    noun: ClassVar[str] = "records"
+
+    def run(self, restart: bool) -> int:
+        """Write what is not finished, and return the number of units written."""
+        if restart:
+            self.remove_earlier_files()
+        self.begin()
+        written_count = self.write_pending()
+        self.finish()
+        return written_count
+
+    @property
+    def finished(self) -> dict[int, Any]:
+        """The descriptions of the finished units, by number."""
+        return self.journal.finished[self.unit_kind]
 
     def remove_earlier_files(self) -> None:
         """Remove the files of an earlier conversion, and existing output files."""
-        current_paths = map(self.output.final, self._shard_numbers)
-        paths = [*self._earlier_output_paths(), *current_paths]
-        self._remove([*paths, *map(part_of, paths)])
+        paths = [*self._earlier_output_paths(), *self.output.finals()]
+        self.remove([*paths, *map(part_of, paths)])
         self.journal.clear()
 
     def begin(self) -> None:
@@ -130,16 +137,16 @@ class _Conversion:
         journal = self.journal
         if journal.header == self.header:
             return
-        if journal.shards:
+        if any(journal.finished.values()):
             difference = _describe_difference(journal.header or {}, self.header)
             raise ConversionError(
                 f"{journal.path}: {difference}. Run the earlier command to resume it,"
                 " or pass --restart to remove its files and start again."
             )
-        self._remove([*map(part_of, self._earlier_output_paths())])
-        for path in map(self.output.final, self._shard_numbers):
+        self.remove([*map(part_of, self._earlier_output_paths())])
+        for path in self.output.finals():
             if os.path.lexists(path):
-                self._remove([journal.path])  # It has no finished shards.
+                self.remove([journal.path])  # It has no finished shards.
                 raise ConversionError(
                     f"{path} exists already, and this conversion did not make it."
                     " Choose another OUT, or pass --restart to replace it."
@@ -147,15 +154,48 @@ class _Conversion:
         journal.begin(self.header)
 
     def write_pending(self) -> int:
-        """Write the shards that are not finished, and return their number."""
-        numbers = self._shard_numbers
-        pending = [number for number in numbers if not self._is_finished(number)]
+        """Write the units that are not finished, and return their number."""
+        pending = [
+            number
+            for number in range(self.unit_count())
+            if not self.is_finished(number)
+        ]
         if pending:
             with _with_shared_indices(self.inputs) as inputs:
                 if self.journal.counts is None:
                     self._count(inputs)
                 self._write(self._plan(inputs, pending))
         return len(pending)
+
+    def unit_count(self) -> int:
+        """Return the number of units."""
+        return self.output.count
+
+    def unit_path(self, number: int) -> str:
+        """Return the path that a unit is written to."""
+        return self.output.part(number)
+
+    def unit_bounds(self) -> list[int]:
+        """Return the number of the first record of each unit, and the total."""
+        return self.shard_bounds()
+
+    def shard_bounds(self) -> list[int]:
+        """Return the number of the first record of each shard, and the total."""
+        counts = self.journal.counts or []
+        if self.header["ranges"] == "inputs":
+            return list(itertools.accumulate(counts, initial=0))
+        total, count = sum(counts), self.output.count
+        return [number * total // count for number in range(count + 1)]
+
+    def is_finished(self, number: int) -> bool:
+        """Return whether a unit is in the journal, and its file has the right size."""
+        shard = self.finished.get(number)
+        if shard is None:
+            return False
+        for path in (self.output.part(number), self.output.final(number)):
+            with contextlib.suppress(FileNotFoundError):
+                return bool(os.path.getsize(path) == shard.file_bytes)
+        return False
 
     def finish(self) -> None:
         """Rename the files, unless an input has changed during the conversion."""
@@ -166,9 +206,9 @@ class _Conversion:
                     " again with --restart when the file no longer changes."
                 )
         try:
-            for shard in self._shard_numbers:
+            for path in self.output.finals():
                 with contextlib.suppress(FileNotFoundError):  # Already renamed.
-                    os.replace(self.output.part(shard), self.output.final(shard))
+                    os.replace(part_of(path), path)
             folder = os.open(os.path.dirname(self.output.stem) or ".", os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -176,11 +216,6 @@ class _Conversion:
                 os.close(folder)
         except OSError as error:
             raise from_os_error(error, self.output.stem) from error
-
-    @property
-    def _shard_numbers(self) -> range:
-        """The numbers of all shards."""
-        return range(self.output.count)
 
     def _earlier_output_paths(self) -> list[str]:
         """Return the paths of the outputs that the journal lists.
@@ -196,7 +231,7 @@ class _Conversion:
             if self.output.is_possible_name(name)
         ]
 
-    def _remove(self, paths: Sequence[str]) -> None:
+    def remove(self, paths: Sequence[str]) -> None:
         """Remove files that exist, unless one of them is an input."""
         input_paths = {os.path.realpath(source.path) for source in self.inputs}
         for path in paths:
@@ -213,16 +248,6 @@ class _Conversion:
             except OSError as error:
                 raise from_os_error(error, path) from error
 
-    def _is_finished(self, number: int) -> bool:
-        """Return whether a shard is in the journal, and its file has the right size."""
-        shard = self.journal.shards.get(number)
-        if shard is None:
-            return False
-        for path in (self.output.part(number), self.output.final(number)):
-            with contextlib.suppress(FileNotFoundError):
-                return os.path.getsize(path) == shard.file_bytes
-        return False
-
     def _count(self, inputs: Sequence[Input]) -> None:
         """Count the records of each input, and store the counts in the journal."""
         self.progress.begin("inputs counted", len(inputs))
@@ -234,42 +259,37 @@ class _Conversion:
                 self.progress.advance(1)
         self.journal.set_counts(counts)
 
-    def _plan(self, inputs: Sequence[Input], pending: Sequence[int]) -> list[_Task]:
-        """Return the tasks that write the pending shards."""
+    def _plan(self, inputs: Sequence[Input], pending: Sequence[int]) -> list[Task]:
+        """Return the tasks that write the pending units."""
         counts, processes = self.journal.counts or [], self.processes
-        by_input = self.header["ranges"] == "inputs"
-        if by_input:
-            bounds = list(itertools.accumulate(counts, initial=0))
-        else:
-            total, count = sum(counts), self.output.count
-            bounds = [number * total // count for number in range(count + 1)]
-        if by_input or all(source.can_seek() for source in inputs):
+        one_per_input = self.header["ranges"] == "inputs" and self.unit_count() == len(
+            inputs
+        )
+        if one_per_input or all(source.can_seek() for source in inputs):
             processes *= TASKS_PER_PROCESS
-        shards_per_task = max(1, len(pending) // processes)
-        options = self.header["writer_options"]
-        shards = [
-            _Shard(number, bounds[number], bounds[number + 1], self.output.part(number))
+        units_per_task = max(1, len(pending) // processes)
+        bounds = self.unit_bounds()
+        units = [
+            Unit(number, bounds[number], bounds[number + 1], self.unit_path(number))
             for number in pending
         ]
         return [
-            _Task(inputs, counts, shards[first : first + shards_per_task], options)
-            for first in range(0, len(shards), shards_per_task)
+            Task(inputs, counts, units[first : first + units_per_task], self.writer)
+            for first in range(0, len(units), units_per_task)
         ]
 
-    def _write(self, tasks: Sequence[_Task]) -> None:
-        """Write the shards of all tasks, and store each finished one in the journal."""
+    def _write(self, tasks: Sequence[Task]) -> None:
+        """Write the units of all tasks, and store each finished one in the journal."""
         total = sum(self.journal.counts or [])
-        pending = sum(
-            shard.end - shard.begin for task in tasks for shard in task.shards
-        )
-        self.progress.begin("records", total, total - pending)
-        reports = worker_pool.run(_write_shards, tasks, self.processes)
+        pending = sum(unit.end - unit.begin for task in tasks for unit in task.units)
+        self.progress.begin(self.noun, total, total - pending)
+        reports = worker_pool.run(write_units, tasks, self.processes)
         with contextlib.closing(reports):
             for _, (number, report) in reports:
-                if isinstance(report, int):
-                    self.progress.advance(report)
+                if isinstance(report, Advance):
+                    self.progress.advance(*report)
                 else:
-                    self.journal.add(number, report)
+                    self.journal.add(self.unit_kind, number, report)
 
 
 def _identity_of(source: Input) -> dict[str, Any]:
@@ -286,25 +306,26 @@ def _identity_of(source: Input) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _with_shared_indices(inputs: Sequence[Input]) -> Iterator[list[Input]]:
-    """Share the indices of TFRecord files among all processes."""
+    """Share the indices of files that must be scanned among all processes."""
     with tempfile.TemporaryDirectory(prefix="gristmill-convert-") as folder:
-        yield [
-            dataclasses.replace(source, index_dir=folder)
-            if isinstance(source, TFRecordInput)
-            else source
-            for source in inputs
-        ]
+        yield [source.with_index_dir(folder) for source in inputs]
 
 
 def _describe_difference(old_header: dict[str, Any], new_header: dict[str, Any]) -> str:
     """Describe the first difference between two conversions."""
     for name in ("writer_options", "ranges", "outputs"):
-        if old_header.get(name) != new_header[name]:
-            return (
-                f"this output was begun with other options: {name} was"
-                f" {_shorten(old_header.get(name))}, now it is"
-                f" {_shorten(new_header[name])}"
+        old_value, new_value = old_header.get(name), new_header[name]
+        if old_value == new_value:
+            continue
+        if isinstance(old_value, dict) and isinstance(new_value, dict):
+            name = next(
+                key for key in new_value if old_value.get(key) != new_value[key]
             )
+            old_value, new_value = old_value.get(name), new_value[name]
+        return (
+            f"this output was begun with other options: {name} was"
+            f" {_shorten(old_value)}, now it is {_shorten(new_value)}"
+        )
     old_inputs, new_inputs = old_header.get("inputs", []), new_header["inputs"]
     if len(old_inputs) != len(new_inputs):
         return (
@@ -323,54 +344,10 @@ def _describe_difference(old_header: dict[str, Any], new_header: dict[str, Any])
 
 def _shorten(value: Any) -> str:
     """Format a value of a journal's header; only the first item of a list."""
-    if isinstance(value, list) and len(value) > 1:
-        return f"{value[0]} and {len(value) - 1} more"
-    return str(value[0]) if isinstance(value, list) else repr(value)
+    if not isinstance(value, list) or not value:
+        return repr(value)
+    return str(value[0]) + (f" and {len(value) - 1} more" if len(value) > 1 else "")
 
 
 def _count_records(source: Input) -> Iterator[int]:
     yield source.count()
-
-
-def _write_shards(task: _Task) -> Iterator[tuple[int, int | WrittenFile]]:
-    """Write the shards of a task, reading adjacent ranges in one pass.
-
-    Yields:
-        The number of a shard, and a report of `write_file`.
-    """
-    records: Iterator[bytes] = iter(())
-    position = -1  # The number of the record that `records` yields next.
-    for shard in task.shards:
-        if shard.begin != position:
-            records = _read_records(task.inputs, task.counts, shard.begin)
-        shard_records = itertools.islice(records, shard.end - shard.begin)
-        for report in write_file(shard_records, shard.path, task.options):
-            yield shard.number, report
-        position = shard.end
-
-
-def _read_records(
-    inputs: Sequence[Input], counts: Sequence[int], first: int
-) -> Iterator[bytes]:
-    """Yield the records of all inputs in order, from number `first` on.
-
-    Raises:
-        ConversionError: The number of records in an input differs from its count.
-    """
-    for source, count in zip(inputs, counts, strict=True):
-        if first >= count:
-            first -= count
-            continue
-        read_count = first
-        for record in source.records(first):
-            read_count += 1
-            if read_count > count:
-                break
-            yield record
-        if read_count != count:
-            raise ConversionError(
-                f"{source.path}: expected {count} records, as counted before, found"
-                f" {'more' if read_count > count else read_count}. Run the command"
-                " again with --restart when the file no longer changes."
-            )
-        first = 0

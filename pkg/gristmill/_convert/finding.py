@@ -12,15 +12,18 @@ from gristmill._convert.inputs import (
     ArrayRecordInput,
     FolderInput,
     Input,
-    JsonLinesInput,
     ParquetInput,
     TFRecordInput,
     reading,
 )
+from gristmill._convert.line_inputs import JsonLinesInput, LinesInput
 from gristmill._convert.paths import broken_link_error, files_below, stat_regular
 from gristmill._convert.rows import Encoding
+from gristmill._convert.text_inputs import ParquetColumnInput, RecordForm, TextInput
 
-Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
+Format: TypeAlias = Literal[
+    "tfrecord", "parquet", "jsonl", "lines", "array_record", "files"
+]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # Parts of file names that imply a format, in the order of checking.
@@ -71,6 +74,7 @@ def inputs_of(
     encoding: Encoding | None,
     with_names: bool,
     follow_links: bool,
+    text_column: str | None = None,
 ) -> list[Input]:
     """Return the inputs at some paths.
 
@@ -82,6 +86,8 @@ def inputs_of(
             and does not change lines.
         with_names: Whether to record the names of files in folders.
         follow_links: Whether links in folders may lead out of them.
+        text_column: The column of Parquet files to read, and JSON lines are read as
+            they are; None to encode rows and lines.
 
     Raises:
         ConversionError: A format cannot be detected, a link leads out of a folder, or a
@@ -92,7 +98,7 @@ def inputs_of(
     folders = {path for path in paths if os.path.isdir(path)}
     for path in paths:
         if path not in folders:
-            inputs.append(_input_of(path, file_format, encoding))
+            inputs.append(_input_of(path, file_format, encoding, text_column))
             continue
         files = [os.path.join(path, name) for name in files_below(path, follow_links)]
         formats = {format_by_name(file) for file in files}
@@ -107,7 +113,9 @@ def inputs_of(
                 " formats. Pass --from files to make each file a record, or pass the"
                 " files of one format."
             )
-        inputs += [_input_of(file, file_format, encoding) for file in files]
+        inputs += [
+            _input_of(file, file_format, encoding, text_column) for file in files
+        ]
     if not inputs:
         raise ConversionError(f"{paths[0]}: this folder contains no files.")
     # Raise if an option does not apply to any of the inputs.
@@ -122,19 +130,63 @@ def inputs_of(
 
 
 def _input_of(
-    path: str, file_format: Format | None, encoding: Encoding | None
+    path: str,
+    file_format: Format | None,
+    encoding: Encoding | None,
+    text_column: str | None,
 ) -> Input:
     stat_regular(path)
     file_format = file_format or detect_format(path)
     if file_format == "files":
         raise ConversionError(f"{path}: --from files needs a folder, found a file.")
     if file_format == "parquet":
+        if text_column is not None:
+            return ParquetColumnInput(path, text_column)
         return ParquetInput(path, encoding or "example")
-    if file_format == "jsonl":
+    if file_format == "jsonl" and text_column is None:
         return JsonLinesInput(path, encoding or "json")
+    if file_format in ("jsonl", "lines"):
+        return LinesInput(path)
     return (
         ArrayRecordInput(path) if file_format == "array_record" else TFRecordInput(path)
     )
+
+
+def texts_of(
+    inputs: Sequence[Input],
+    file_format: Format | None,
+    form: RecordForm | None,
+    field: str,
+) -> list[Input]:
+    """Return the texts in the records of inputs.
+
+    Args:
+        inputs: Inputs from `inputs_of` with a `text_column`.
+        file_format: The format of all inputs. None detects the format of each file.
+        form: What a record of ArrayRecord and TFRecord files is. None is "json" for
+            ArrayRecord and "example" for TFRecord.
+        field: The field of objects and Examples that has the text.
+
+    Raises:
+        UsageError: `form` does not apply to any of the inputs.
+    """
+    texts: list[Input] = []
+    has_form = False
+    for source in inputs:
+        actual_form: RecordForm = "text"
+        if isinstance(source, (ArrayRecordInput, TFRecordInput)):
+            has_form = True
+            is_example = isinstance(source, TFRecordInput)
+            actual_form = form or ("example" if is_example else "json")
+        elif isinstance(source, LinesInput):
+            actual_format = file_format or detect_format(source.path)
+            actual_form = "text" if actual_format == "lines" else "json"
+        texts.append(TextInput(source.path, source, actual_form, field))
+    if form and not has_form:
+        raise UsageError(
+            "--records needs ArrayRecord or TFRecord as input, found none."
+        )
+    return texts
 
 
 def format_by_name(path: str) -> Format | None:

@@ -13,11 +13,10 @@ import functools
 import gzip
 import hashlib
 import itertools
-import json
 import os
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 
@@ -47,12 +46,25 @@ class Input(abc.ABC):
         """Return the number of records."""
 
     @abc.abstractmethod
-    def records(self, first: int) -> Iterator[bytes]:
-        """Yield the records from number `first` on."""
+    def records(self, first: int) -> Iterator[Any]:
+        """Yield the records from number `first` on: bytes, or str of a `TextInput`."""
 
     def can_seek(self) -> bool:
         """Return whether `records` finds the first one without reading others."""
         return True
+
+    def with_index_dir(self, folder: str) -> Input:
+        """Return this input, with an index in `folder` if it needs one."""
+        del folder
+        return self
+
+    def place(self, position: int) -> str:
+        """Return the place of record number `position`, for errors."""
+        return f"record {position}"
+
+    def size(self) -> int:
+        """Return the number of bytes to read."""
+        return stat_regular(self.path).st_size
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that change when the content changes."""
@@ -100,12 +112,33 @@ def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TFRecordInput(IndexedInput):
-    """A TFRecord file, uncompressed or compressed by gzip or zlib."""
+class ScannedInput(IndexedInput):
+    """A file whose records are found by a scan, unless it is compressed."""
 
     # A folder in which the processes that read the file share its index. If None, the
     # index is only read from where data sources keep it, and not written.
-    index_dir: str | None = dataclasses.field(default=None, compare=False)
+    index_dir: str | None = dataclasses.field(default=None, compare=False, kw_only=True)
+
+    def with_index_dir(self, folder: str) -> Input:
+        return dataclasses.replace(self, index_dir=folder)
+
+    def index_paths(self, index_kind: str) -> tuple[str, ...]:
+        """Return the paths from which an index is loaded, or to which it is saved."""
+        # Do not write new indices next to the user's files.
+        paths = [*filter(os.path.exists, sidecar_paths(self.path, index_kind))]
+        if self.index_dir is not None:
+            paths += sidecar_paths(self.path, index_kind, self.index_dir)
+        return tuple(paths)
+
+    def version(self) -> tuple[int, int]:
+        """Return numbers that change when the file is modified."""
+        status = os.stat(self.path)
+        return status.st_size, status.st_mtime_ns
+
+
+@dataclasses.dataclass(frozen=True)
+class TFRecordInput(ScannedInput):
+    """A TFRecord file, uncompressed or compressed by gzip or zlib."""
 
     @property
     def compression(self) -> str | None:
@@ -118,9 +151,8 @@ class TFRecordInput(IndexedInput):
 
     def open(self) -> _core.TfRecordFile:
         """Open an uncompressed file. An existing index is loaded."""
-        status = os.stat(self.path)
-        version = (status.st_size, status.st_mtime_ns)
-        return _open_tf_record(self.path, self.index_dir, version)
+        index_paths = self.index_paths("tf_record")
+        return _open_tf_record(self.path, index_paths, self.version())
 
     def count(self) -> int:
         if self.compression:
@@ -145,36 +177,41 @@ class TFRecordInput(IndexedInput):
 
 @functools.lru_cache(maxsize=1)  # A process reads several shards of one file.
 def _open_tf_record(
-    path: str, index_dir: str | None, version: tuple[int, int]
+    path: str, index_paths: tuple[str, ...], version: tuple[int, int]
 ) -> _core.TfRecordFile:
     del version  # Only part of the cache key, so that a changed file is opened again.
-    # Do not write new indices next to the user's files.
-    index_paths = [*filter(os.path.exists, sidecar_paths(path, "tf_record"))]
-    if index_dir is not None:
-        index_paths += sidecar_paths(path, "tf_record", index_dir)
     return _core.TfRecordFile(path, "all", "pread", index_paths, _core.ScanProgress())
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetInput(Input):
+class ParquetFileInput(Input):
     """A Parquet file; each row becomes a record."""
 
-    encoding: rows.Encoding
+    @abc.abstractmethod
+    def columns(self, file: Any) -> list[str] | None:
+        """Return the columns to read from a pyarrow ParquetFile; None for all."""
+
+    @abc.abstractmethod
+    def encode(self, batch: Any) -> Iterator[Any]:
+        """Yield the records of the rows of a pyarrow RecordBatch."""
 
     def count(self) -> int:
         with self.open() as file:
             return int(file.metadata.num_rows)
 
-    def records(self, first: int) -> Iterator[bytes]:
+    def records(self, first: int) -> Iterator[Any]:
         with self.open() as file:
             groups = range(file.metadata.num_row_groups)
             counts = [file.metadata.row_group(group).num_rows for group in groups]
             first_group = bisect.bisect_right(list(itertools.accumulate(counts)), first)
             rows_to_skip = first - sum(counts[:first_group])
             for batch in file.iter_batches(
-                STEP_ROWS, row_groups=groups[first_group:], use_threads=False
+                STEP_ROWS,
+                row_groups=groups[first_group:],
+                columns=self.columns(file),
+                use_threads=False,
             ):
-                yield from self._encode(batch.slice(min(rows_to_skip, batch.num_rows)))
+                yield from self.encode(batch.slice(min(rows_to_skip, batch.num_rows)))
                 rows_to_skip = max(rows_to_skip - batch.num_rows, 0)
 
     @contextlib.contextmanager
@@ -188,7 +225,20 @@ class ParquetInput(Input):
         except pyarrow.ArrowException as error:
             raise ConversionError(f"{self.path}: {error}") from error
 
-    def _encode(self, batch: Any) -> Iterator[bytes]:
+    def place(self, position: int) -> str:
+        return f"row {position}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetInput(ParquetFileInput):
+    """A Parquet file whose rows become Examples or JSON."""
+
+    encoding: rows.Encoding
+
+    def columns(self, file: Any) -> None:
+        return None
+
+    def encode(self, batch: Any) -> Iterator[bytes]:
         if self.encoding == "json":
             yield from map(rows.json_of_row, batch.to_pylist())
             return
@@ -196,52 +246,6 @@ class ParquetInput(Input):
             yield from rows.examples_of_table(batch)
         except ConversionError as problem:
             raise ConversionError(f"{self.path}: {problem}") from None
-
-
-@dataclasses.dataclass(frozen=True)
-class JsonLinesInput(Input):
-    """A file with a JSON value in each line, gzip-compressed or not."""
-
-    encoding: rows.Encoding
-
-    def can_seek(self) -> bool:
-        return False
-
-    def count(self) -> int:
-        return sum(1 for _ in self._lines())
-
-    def records(self, first: int) -> Iterator[bytes]:
-        for position, (line_number, line) in enumerate(self._lines()):
-            if position >= first:
-                yield self._record(line_number, line)
-
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines that are not empty, each after its number, from 1."""
-        with reading(self.path), self._open() as file:
-            for line_number, line in enumerate(file, start=1):
-                if not line.isspace():
-                    yield line_number, line
-
-    def _open(self) -> BinaryIO:
-        with open(self.path, "rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
-        return cast(BinaryIO, (gzip.open if compressed else open)(self.path, "rb"))
-
-    def _record(self, line_number: int, line: bytes) -> bytes:
-        try:
-            value = json.loads(line)
-            if self.encoding == "json":
-                return line.strip()
-            return rows.example_of_object(value)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ConversionError(
-                f"{self.path}: line {line_number} is not JSON: {error}. Fix or remove"
-                " it."
-            ) from None
-        except ConversionError as problem:
-            raise ConversionError(
-                f"{self.path}: line {line_number}: {problem}"
-            ) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,6 +297,13 @@ class FolderInput(Input):
                 )
             else:
                 yield content
+
+    def place(self, position: int) -> str:
+        return self._files()[position]
+
+    def size(self) -> int:
+        paths = (os.path.join(self.path, name) for name in self._files())
+        return sum(stat_regular(path).st_size for path in paths)
 
     def _files(self) -> tuple[str, ...]:
         return files_below(self.path, self.follow_links)

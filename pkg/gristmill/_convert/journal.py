@@ -1,7 +1,7 @@
 """Records the finished shards of a conversion, in a file next to the output.
 
 The journal has one JSON object per line: first the inputs and outputs, then the counts
-of records, then each finished shard.  A line that was truncated by a crash is dropped.
+of records, then each finished file.  A line that was truncated by a crash is dropped.
 A conversion locks its journal while it runs.
 """
 
@@ -13,10 +13,10 @@ import io
 import json
 import os
 import stat
+from collections.abc import Mapping
 from typing import Any
 
 from gristmill._convert.errors import ConversionError, from_os_error
-from gristmill._convert.shards import WrittenFile
 
 # The first bytes of a journal.
 MAGIC = b'{"conversion": '
@@ -27,19 +27,22 @@ class Journal:
 
     Args:
         path: The journal's file, which is created if it does not exist.
+        kinds: The dataclass that describes a finished file, for each kind of file.
 
     Attributes:
         header: The inputs, outputs and options, as JSON values; None if it is new.
         counts: The number of records in each input; None until they are counted.
-        shards: The contents of each shard that was written and verified, by number.
+        finished: The descriptions of the files of each kind that were written and
+            verified, by number.
 
     Raises:
         ConversionError: Another process converts to the same output, the file cannot be
             written, or it is not a journal but another file, a link or a pipe.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, type]) -> None:
         self.path = path
+        self._kinds = kinds
         # Unbuffered, so that close() does not try to write again after an error.
         self._file = io.FileIO(path, "a+", opener=_open)
         try:
@@ -52,7 +55,7 @@ class Journal:
             ) from None
         self.header: dict[str, Any] | None = None
         self.counts: list[int] | None = None
-        self.shards: dict[int, WrittenFile] = {}
+        self.finished: dict[str, dict[int, Any]] = {kind: {} for kind in kinds}
         self._load()
 
     def _load(self) -> None:
@@ -84,17 +87,27 @@ class Journal:
                 self.header = header
             case {"counts": list(counts)} if self.header and _are_all(counts, int):
                 self.counts = counts
-            case dict(fields) if self.header and _is_shard(fields):
-                shard = fields.pop("shard")
-                self.shards[shard] = WrittenFile(**fields)
+            case dict(fields) if self.header:
+                return self._store_file(fields)
             case _:
                 return False
         return True
 
+    def _store_file(self, fields: dict[str, Any]) -> bool:
+        """Store the description of a finished file; return False if it is not one."""
+        types = {name: type(value).__name__ for name, value in fields.items()}
+        for kind, description in self._kinds.items():
+            if types == {kind: "int", **description.__annotations__}:
+                number = fields.pop(kind)
+                self.finished[kind][number] = description(**fields)
+                return True
+        return False
+
     def clear(self) -> None:
         """Remove all entries."""
         self._file.truncate(0)
-        self.header, self.counts, self.shards = None, None, {}
+        self.header, self.counts = None, None
+        self.finished = {kind: {} for kind in self._kinds}
 
     def begin(self, header: dict[str, Any]) -> None:
         """Remove all entries, and start with a header."""
@@ -107,10 +120,10 @@ class Journal:
         self.counts = counts
         self._append({"counts": counts})
 
-    def add(self, shard: int, written: WrittenFile) -> None:
-        """Record a finished shard."""
-        self.shards[shard] = written
-        self._append({"shard": shard, **dataclasses.asdict(written)})
+    def add(self, kind: str, number: int, description: Any) -> None:
+        """Record a finished file."""
+        self.finished[kind][number] = description
+        self._append({kind: number, **dataclasses.asdict(description)})
 
     def _append(self, entry: dict[str, Any]) -> None:
         remaining = json.dumps(entry).encode() + b"\n"
@@ -152,8 +165,3 @@ def _not_a_journal(path: str, found: str) -> ConversionError:
 
 def _are_all(values: Any, kind: type) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
-
-
-def _is_shard(entry: dict[str, Any]) -> bool:
-    kinds = {name: type(value).__name__ for name, value in entry.items()}
-    return kinds == {"shard": "int", **WrittenFile.__annotations__}

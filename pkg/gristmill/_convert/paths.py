@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import stat
+from collections.abc import Sequence
 
 from gristmill._convert.errors import ConversionError, from_os_error
 
@@ -103,12 +104,16 @@ class Output:
     """The files of a conversion.
 
     Args:
-        path: The output as the user wrote it; an ArrayRecord suffix is kept.
-        shards: The number of files; None is one file without a number in its name.
+        path: The output as the user wrote it; one of `suffixes` is kept.
+        shards: The number of shards; None is one without a number in its name.
+        command: The command of `gristmill` that writes the output.
+        suffixes: The suffixes that a shard may have. The first is the default.
     """
 
     path: str
     shards: int | None
+    command: str = "convert"
+    suffixes: tuple[str, ...] = SUFFIXES
 
     @property
     def count(self) -> int:
@@ -122,40 +127,52 @@ class Output:
     @property
     def journal(self) -> str:
         """The path of the file that records the finished shards."""
-        return _hidden(f"{self.stem}.convert.jsonl")
+        return hidden(f"{self.stem}.{self.command}.jsonl")
 
     def final(self, shard: int) -> str:
         """Return the path of a finished shard."""
-        stem, suffix = self._split
+        return self.prefix(shard) + self._split[1]
+
+    def prefix(self, shard: int) -> str:
+        """Return the path of a finished shard without its suffix."""
         if self.shards is None:
-            return stem + suffix
-        return f"{stem}-{shard:05d}-of-{self.shards:05d}{suffix}"
+            return self.stem
+        return f"{self.stem}-{shard:05d}-of-{self.shards:05d}"
+
+    def finals(self) -> list[str]:
+        """Return the paths of all finished files."""
+        return [self.final(shard) for shard in range(self.count)]
 
     def part(self, shard: int) -> str:
         """Return the temporary path of a shard until all shards are finished."""
         return part_of(self.final(shard))
 
+    def possible_suffixes(self) -> Sequence[str]:
+        """Return the suffixes of files that a conversion to `path` could write."""
+        return self.suffixes
+
     def is_possible_name(self, name: str) -> bool:
         """Return whether a conversion to `path` could write a file with this name."""
         stem = re.escape(os.path.basename(self.stem))
-        pattern = rf"{stem}(-[0-9]{{5}}-of-[0-9]{{5}})?\.array_?record"
+        suffixes = "|".join(map(re.escape, self.possible_suffixes()))
+        pattern = rf"{stem}(-[0-9]{{5}}-of-[0-9]{{5}})?({suffixes})"
         return re.fullmatch(pattern, name) is not None
 
     @property
     def _split(self) -> tuple[str, str]:
         """The stem and the suffix."""
-        for suffix in SUFFIXES:
+        for suffix in self.suffixes:
             if self.path.endswith(suffix):
                 return self.path.removesuffix(suffix), suffix
-        return self.path, SUFFIXES[0]
+        return self.path, self.suffixes[0]
 
 
 def part_of(path: str) -> str:
     """Return the temporary path of a file until it is finished."""
-    return _hidden(path + ".part")
+    return hidden(path + ".part")
 
 
-def _hidden(path: str) -> str:
+def hidden(path: str) -> str:
     """Return a hidden name next to `path`, which a user's pattern does not match."""
     folder, name = os.path.split(path)
     return os.path.join(folder, "." + name)

@@ -9,6 +9,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,13 @@ class WrittenFile:
     record_bytes: int
     file_bytes: int
     sha256: str
+
+
+class Advance(NamedTuple):
+    """Progress of a writer: records and tokens since its last report."""
+
+    records: int
+    tokens: int = 0
 
 
 def writer_options(group_size: int, compression: str) -> str:
@@ -152,36 +160,46 @@ class RecordWriter:
             os.unlink(self.path)
 
 
-def write_file(
-    records: Iterable[bytes], path: str, options: str
-) -> Iterator[int | WrittenFile]:
-    """Write records to a file, read it back, and flush it to disk.
+@dataclasses.dataclass(frozen=True)
+class ShardWriter:
+    """Writes the shards of a conversion.
 
-    Yields:
-        The number of records written since the last report, and at the end a
-        `WrittenFile`.
-
-    Raises:
-        ConversionError: The disk is full, or the file does not have the written
-            records.
+    Attributes:
+        options: Options of the array-record package's writer.
     """
-    writer = RecordWriter(path, options)
-    digest = writer.written
-    reported_records = reported_bytes = 0
-    try:
-        for record in records:
-            writer.write(record)
-            if digest.record_bytes - reported_bytes > REPORT_BYTES:
-                yield digest.records - reported_records
-                reported_records = digest.records
-                reported_bytes = digest.record_bytes
-        yield digest.records - reported_records
-        writer.close()
-        size = _flush_to_disk(path)
-    except BaseException:
-        writer.discard()
-        raise
-    yield WrittenFile(digest.records, digest.record_bytes, size, digest.hexdigest())
+
+    options: str
+
+    def write(
+        self, records: Iterable[bytes], path: str
+    ) -> Iterator[Advance | WrittenFile]:
+        """Write records to a file, read it back, and flush it to disk.
+
+        Yields:
+            The number of records written since the last report, and at the end a
+            `WrittenFile`.
+
+        Raises:
+            ConversionError: The disk is full, or the file does not have the written
+                records.
+        """
+        writer = RecordWriter(path, self.options)
+        digest = writer.written
+        reported_records = reported_bytes = 0
+        try:
+            for record in records:
+                writer.write(record)
+                if digest.record_bytes - reported_bytes > REPORT_BYTES:
+                    yield Advance(digest.records - reported_records)
+                    reported_records = digest.records
+                    reported_bytes = digest.record_bytes
+            yield Advance(digest.records - reported_records)
+            writer.close()
+            size = flush_to_disk(path)
+        except BaseException:
+            writer.discard()
+            raise
+        yield WrittenFile(digest.records, digest.record_bytes, size, digest.hexdigest())
 
 
 def check_file(path: str, expected: Digest) -> None:
@@ -206,7 +224,7 @@ def check_file(path: str, expected: Digest) -> None:
         )
 
 
-def _flush_to_disk(path: str) -> int:
+def flush_to_disk(path: str) -> int:
     """Flush a file to disk, and return its size in bytes."""
     try:
         with open(path, "rb") as file:

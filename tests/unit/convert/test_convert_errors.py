@@ -1,7 +1,6 @@
 """Failed conversions name the cause, and leave no output."""
 
 import io
-import resource
 import sys
 from functools import partial
 
@@ -9,6 +8,7 @@ import pytest
 
 from gristmill._base import progress_bar
 from support.cli import (
+    limit_files,
     names,
     read_array_record,
     run,
@@ -89,10 +89,6 @@ def test_wrong_files_are_named(tmp_path):
         assert expected in done.err
         assert done.err.count("\n") == 1
     assert left(tmp_path) == []
-
-
-def limit_files(size):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 @pytest.mark.multiprocess

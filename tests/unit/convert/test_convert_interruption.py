@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from support.cli import names, read_array_record, run, shards, start, write_tf_record
-from support.conversions import lines_of, sample
+from support.conversions import lines_of, sample, wait_for_lines
 from support.places import TESTS
 from support.waiting import wait_for
 
@@ -39,11 +39,6 @@ def long(request, tmp_path, slow):
     (tmp_path / "out").mkdir()
     arguments = ("convert", *paths, tmp_path / "out" / "x", *options)
     return (*arguments, "--processes", request.param), whole
-
-
-def wait_for_lines(process, journal, count):
-    """Wait until a journal has `count` lines, or the process has ended."""
-    wait_for(lambda: lines_of(journal) >= count or process.poll() is not None)
 
 
 def has_processes(group):

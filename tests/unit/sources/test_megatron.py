@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import gristmill
 from gristmill import errors, sources
 from support import extras
+from support.cli import run
+from support.tokenizers import documents, encode, write_lines, write_tokenizer
 
 megatron = extras.megatron("datasets.indexed_dataset")
 
@@ -218,3 +220,15 @@ def test_bad_arguments_are_refused(prefix, tmp_path):
     os.remove(f"{prefix}.bin")
     with pytest.raises(FileNotFoundError, match=r"train\.bin"):
         sources.MegatronDataSource(prefix)
+
+
+def test_megatron_reads_files_of_tokenize_command(tmp_path):
+    tokenizer = write_tokenizer(tmp_path / "tokenizer.json")
+    texts = documents(20)
+    path = write_lines(tmp_path / "in.jsonl", texts)
+    arguments = ("--tokenizer", tokenizer, "--processes", 1)
+    assert run("tokenize", path, tmp_path / "x", *arguments).status == 0
+    theirs = megatron.IndexedDataset(str(tmp_path / "x"))
+    assert [ids.tolist() for ids in theirs] == encode(tokenizer, texts)
+    assert theirs.document_indices.tolist() == list(range(21))
+    assert theirs.index.dtype is np.uint16

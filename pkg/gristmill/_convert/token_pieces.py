@@ -1,0 +1,271 @@
+"""Tokenizes ranges of documents, and writes each to a temporary piece.
+
+A piece is two files: the tokens of all documents, and the length of each as an int32.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._convert.errors import (
+    ConversionError,
+    MissingPackageError,
+    UsageError,
+    from_os_error,
+)
+from gristmill._convert.hashed_file import HashedFile
+from gristmill._convert.shards import Advance
+from gristmill._convert.unit_writer import PlacedRecords
+from gristmill.transforms import Tokenize
+
+Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+# The number of documents, and about the number of characters, to encode at once.
+BLOCK_DOCUMENTS = 512
+BLOCK_CHARACTERS = 1 << 18
+# The most tokens of a document. Megatron's index stores lengths as int32.
+MOST_TOKENS = 2**31 - 1
+LENGTH_DTYPE = np.dtype("<i4")
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenPiece:
+    """The contents of a finished piece; the journal stores these fields.
+
+    Attributes:
+        documents: The number of documents written.
+        dropped_documents: The number of documents without tokens that were dropped.
+        tokens: The number of tokens, with those before and after each document.
+        text_bytes: The size of all texts in UTF-8.
+        sha256: The SHA-256 of the tokens, in hex.
+        lengths_sha256: The SHA-256 of the lengths, in hex.
+    """
+
+    documents: int
+    dropped_documents: int
+    tokens: int
+    text_bytes: int
+    sha256: str
+    lengths_sha256: str
+
+
+class TokenizerFile:
+    """The contents of a ``tokenizer.json``.
+
+    Attributes:
+        path: The path of the file.
+        sha256: The SHA-256 of the file, in hex.
+        largest_id: The largest id of a token.
+
+    Raises:
+        ConversionError: The file cannot be read, is not a tokenizer, or is one whose
+            results are random.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        try:
+            self._ids, dropout = _parse(json.loads(content))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConversionError(
+                f"{path}: expected a tokenizer.json of the tokenizers library, found"
+                " another file. Pass --tokenizer with such a file."
+            ) from error
+        if dropout:
+            raise ConversionError(
+                f"{path}: this tokenizer has a dropout of {dropout}, so that its"
+                ' results are random. Set "dropout" to null in a copy of the file.'
+            )
+        self.largest_id = max(self._ids.values(), default=0)
+
+    def id_of(self, token: str) -> int:
+        """Return the id of a token; a decimal number is an id.
+
+        Raises:
+            ConversionError: There is no such token.
+        """
+        if token.isascii() and token.isdecimal() and int(token) <= self.largest_id:
+            return int(token)
+        if token not in self._ids:
+            raise ConversionError(
+                f"{self.path}: this tokenizer has no token {token!r}. Pass a token of"
+                f" it, or an id from 0 to {self.largest_id}."
+            )
+        return self._ids[token]
+
+
+def _parse(content: Any) -> tuple[dict[str, int], float]:
+    """Return the id of each token in a ``tokenizer.json``, and its dropout."""
+    model = content["model"]
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        ids = dict(vocabulary)
+    else:  # A Unigram model: pairs of a token and its score.
+        ids = {token: number for number, (token, _) in enumerate(vocabulary)}
+    for token in content["added_tokens"]:
+        ids[token["content"]] = token["id"]
+    if not all(type(number) is int for number in ids.values()):
+        raise TypeError("An id is not an int.")
+    return ids, model.get("dropout") or 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceWriter:
+    """Tokenizes documents, and writes a piece.
+
+    Attributes:
+        tokenizer: The path of the ``tokenizer.json``.
+        library: The library that encodes the texts: "tokenizers" or "gigatoken".
+        prefix: The ids before each document.
+        suffix: The ids after each document.
+        dtype: The name of the dtype of the tokens.
+        eos_id: An id that must be in each document exactly once, because it ends a
+            document in the output; None if the output has other marks.
+        drop_empty: Whether documents without tokens are dropped; otherwise they are
+            errors.
+    """
+
+    tokenizer: str
+    library: str
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    dtype: str
+    eos_id: int | None
+    drop_empty: bool
+
+    def open(self) -> Tokenize:
+        """Return the step that encodes texts; a process opens it once.
+
+        Raises:
+            ConversionError: The library is not installed, or cannot read the file.
+        """
+        return _open(self)
+
+    def write(
+        self, records: PlacedRecords, path: str
+    ) -> Iterator[Advance | WrittenPiece]:
+        """Write the tokens of texts to a file, and their lengths to another.
+
+        Args:
+            records: The texts.
+            path: The file of the tokens; that of the lengths is `lengths_path(path)`.
+
+        Yields:
+            An `Advance` for each block of texts, and at the end a `WrittenPiece`.
+
+        Raises:
+            ConversionError: A document has no tokens or too many, or a file cannot be
+                written.
+        """
+        step = self.open()
+        documents = dropped = tokens = text_bytes = 0
+        with (
+            HashedFile(path) as tokens_file,
+            HashedFile(lengths_path(path)) as lengths_file,
+        ):
+            for position, texts in _blocks(records):
+                arrays = self._encode(step, texts, records, position)
+                lengths = np.array([len(array) for array in arrays], LENGTH_DTYPE)
+                lengths_file.write(lengths)
+                if arrays:
+                    tokens_file.write(np.concatenate(arrays))
+                block_tokens = int(lengths.sum(dtype=np.int64))
+                documents += len(arrays)
+                dropped += len(texts) - len(arrays)
+                tokens += block_tokens
+                text_bytes += sum(map(_utf8_size, texts))
+                yield Advance(len(texts), block_tokens)
+            digests = (tokens_file.finish(), lengths_file.finish())
+        yield WrittenPiece(documents, dropped, tokens, text_bytes, *digests)
+
+    def _encode(
+        self, step: Tokenize, texts: list[str], records: PlacedRecords, first: int
+    ) -> list[Ids]:
+        """Return the tokens of texts, without empty documents if they are dropped.
+
+        The first text is record number `first` of the records.
+        """
+        arrays = step.block_map(texts)
+        empty_length = len(self.prefix) + len(self.suffix)
+        for position, array in enumerate(arrays, first):
+            if len(array) > MOST_TOKENS:
+                raise ConversionError(
+                    f"{records.place(position)}: a document must have at most"
+                    f" {MOST_TOKENS} tokens, got {len(array)}. Split it."
+                )
+            if len(array) == empty_length and not self.drop_empty:
+                raise ConversionError(
+                    f"{records.place(position)}: this document has no tokens. Remove"
+                    " it, or pass --drop-empty to drop such documents."
+                )
+            if self.eos_id is not None:
+                count = np.count_nonzero(array == self.eos_id)
+                if count != 1:
+                    raise ConversionError(
+                        f"{records.place(position)}: this text contains the token"
+                        f" {self.eos_id}, which only ends documents in this format."
+                        " Remove it from the text, or pass --format megatron."
+                    )
+        if self.drop_empty:
+            return [array for array in arrays if len(array) > empty_length]
+        return arrays
+
+
+@functools.lru_cache(maxsize=1)
+def _open(writer: PieceWriter) -> Tokenize:
+    try:
+        return Tokenize(
+            writer.tokenizer,
+            prefix=writer.prefix,
+            suffix=writer.suffix,
+            dtype=writer.dtype,
+            library=writer.library,
+        )
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"this needs the {writer.library} package. Install it with: pip install"
+            f" {writer.library}"
+        ) from error
+    except OSError as error:
+        raise from_os_error(error, writer.tokenizer) from error
+    except ValueError as error:
+        raise UsageError(f"{error}") from error
+    except Exception as error:  # The libraries raise bare Exceptions.
+        raise ConversionError(f"{writer.tokenizer}: {error}.") from error
+
+
+def lengths_path(path: str) -> str:
+    """Return the path of the lengths of a piece."""
+    return path + ".lengths"
+
+
+def _blocks(records: PlacedRecords) -> Iterator[tuple[int, list[str]]]:
+    """Yield blocks of texts, each after the number of its first record."""
+    first = characters = 0
+    texts: list[str] = []
+    for text in records:
+        texts.append(text)
+        characters += len(text)
+        if len(texts) >= BLOCK_DOCUMENTS or characters >= BLOCK_CHARACTERS:
+            yield first, texts
+            first += len(texts)
+            texts, characters = [], 0
+    if texts:
+        yield first, texts
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
