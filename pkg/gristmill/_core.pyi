@@ -443,12 +443,13 @@ class SpanFile(RecordReader):
     @property
     def index_path(self) -> str: ...
 
-# csrc/bindings/lines/bind_line_index.cpp
+# csrc/bindings/lines/bind_line_file.cpp
 
 def open_line_file(
     file: str | RangeReader,
     access: str,
     index_paths: Sequence[str],
+    cache: ChunkCache,
     progress: ScanProgress,
 ) -> SpanFile: ...
 
