@@ -203,14 +203,35 @@ class RangeCache:
 
 class RecordReader:
     def __len__(self) -> int: ...
-    def read(self, record: int) -> bytes: ...
+    # Records are bytes, or arrays if the reader has a dtype.
+    def read(self, record: int) -> Any: ...
     @overload
     def read_many(
         self, records: NDArray[np.int64], *, packed: Literal[False] = False
-    ) -> list[bytes]: ...
+    ) -> list[Any]: ...
     @overload
     def read_many(
         self, records: NDArray[np.int64], *, packed: Literal[True]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...
+    @overload
+    def read_slices(
+        self,
+        records: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        item_bytes: int,
+        *,
+        packed: Literal[False] = False,
+    ) -> list[Any]: ...
+    @overload
+    def read_slices(
+        self,
+        records: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        item_bytes: int,
+        *,
+        packed: Literal[True],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...
     def sizes(self, records: NDArray[np.int64]) -> NDArray[np.int64]: ...
     def close(self) -> None: ...
@@ -289,8 +310,10 @@ class RecordSet(RecordReader):
         name: str,
         ranges: Sequence[tuple[int, int]],
         open: Callable[[list[int]], Sequence[RecordReader]],
+        dtype: np.dtype[Any] | None = None,
     ) -> None: ...
     def open_part(self, part: int, reader: RecordReader) -> None: ...
+    def lengths(self, part: int, item_bytes: int) -> NDArray[np.integer[Any]]: ...
 
 # csrc/bindings/tf_record
 

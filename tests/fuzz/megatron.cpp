@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/base/varint.hpp"
 #include "core/files/local_file.hpp"
@@ -20,9 +21,32 @@ namespace gristmill {
 namespace {
 
 constexpr std::size_t kHead = 3;
+constexpr std::uint64_t kMaxSliced = 64;
 
 File::Ptr open(const MemoryFile& file, LocalFile::Access access) {
   return LocalFile::open(file.path(), access).value();
+}
+
+// Reads the second half of each record, and maps it if the file is mapped.
+void read_halves(const SpanFile& file) {
+  std::vector<std::int64_t> lengths(file.size());
+  static_cast<void>(file.lengths(1, lengths).ok());
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const RecordReader::Slice half{static_cast<std::int64_t>(i), lengths[i] / 2,
+                                   lengths[i]};
+    auto slices = file.slices(std::span(&half, 1), 1);
+    if (!slices.ok()) continue;
+    static_cast<void>(read_some(*slices.value()).ok());
+    const RecordReader::Request first;
+    RecordReader::View view;
+    if (!slices.value()->has_views()) continue;
+    if (!slices.value()
+             ->views(std::span(&first, 1), std::span(&view, 1))
+             .ok()) {
+      continue;
+    }
+    std::vector<std::byte> copy(view.bytes.begin(), view.bytes.end());
+  }
 }
 
 }  // namespace
@@ -50,5 +74,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const SpanFile file(open(data_file, access), std::move(index).value(),
                       "sequence");
   static_cast<void>(read_some(file).ok());
+  if (file.size() <= kMaxSliced) read_halves(file);
   return 0;
 }

@@ -86,8 +86,83 @@ Memory new_arrays(std::span<const std::int64_t> sizes) {
           std::move(places)};
 }
 
-Memory new_memory(std::span<const std::int64_t> sizes, bool packed) {
-  return packed ? new_arrays(sizes) : new_list(sizes);
+// Creates a read-only array of `size` bytes.  If `data` is not null, the array
+// is a view of it and keeps `owner` alive.
+py::object new_token_array(const py::dtype& dtype, std::int64_t size,
+                           const std::byte* data, const py::object& owner) {
+  if (size % dtype.itemsize() != 0) {
+    raise_corrupt(concat("a record has ", size, " bytes, expected a multiple ",
+                         "of the ", dtype.itemsize(), " bytes of a token"));
+  }
+  const auto& numpy = py::detail::npy_api::get();
+  const py::ssize_t length = size / dtype.itemsize();
+  auto array = py::reinterpret_steal<py::object>(numpy.PyArray_NewFromDescr_(
+      numpy.PyArray_Type_, dtype.inc_ref().ptr(), 1, &length, nullptr,
+      const_cast<std::byte*>(data), 0, nullptr));
+  if (!array) throw py::error_already_set();
+  py::detail::array_proxy(array.ptr())->flags &=
+      ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  if (data != nullptr &&
+      numpy.PyArray_SetBaseObject_(array.ptr(), owner.inc_ref().ptr()) != 0) {
+    throw py::error_already_set();
+  }
+  return array;
+}
+
+// Creates a list of read-only arrays.
+Memory new_token_list(std::span<const std::int64_t> sizes,
+                      const py::dtype& dtype) {
+  py::list list(sizes.size());
+  std::vector<std::span<std::byte>> places;
+  places.reserve(sizes.size());
+  for (const std::int64_t size : sizes) {
+    py::object array = new_token_array(dtype, size, nullptr, {});
+    places.emplace_back(reinterpret_cast<std::byte*>(
+                            py::detail::array_proxy(array.ptr())->data),
+                        size);
+    PyList_SET_ITEM(list.ptr(), to_ssize(places.size() - 1),
+                    array.release().ptr());
+  }
+  return {std::move(list), std::move(places)};
+}
+
+// The Python objects in which records are returned.
+struct Form {
+  bool packed = false;
+  py::object dtype;  // If not None, records are arrays of it.
+};
+
+Memory new_memory(std::span<const std::int64_t> sizes, const Form& form) {
+  if (form.packed) return new_arrays(sizes);
+  if (form.dtype.is_none()) return new_list(sizes);
+  return new_token_list(sizes, form.dtype);
+}
+
+// Returns a list of arrays that are views of mapped files.
+Memory view_records(const RecordReader& reader,
+                    std::span<const Request> requests, const py::dtype& dtype) {
+  std::vector<RecordReader::View> views(requests.size());
+  check_file(unlocked([&] { return reader.views(requests, views); }));
+  py::list list(views.size());
+  const void* last_owner = nullptr;
+  py::object capsule;
+  for (std::size_t k = 0; k < views.size(); ++k) {
+    const auto& [owner, bytes] = views[k];
+    if (owner.get() != last_owner) {
+      last_owner = owner.get();
+      capsule = py::capsule(
+          new std::shared_ptr<const void>(owner), [](void* pointer) {
+            delete static_cast<std::shared_ptr<const void>*>(pointer);
+          });
+    }
+    PyList_SET_ITEM(
+        list.ptr(), to_ssize(k),
+        new_token_array(dtype, static_cast<std::int64_t>(bytes.size()),
+                        bytes.data(), capsule)
+            .release()
+            .ptr());
+  }
+  return {std::move(list), {}};
 }
 
 // The destination of records.  If their sizes are known in advance, it is the
@@ -97,7 +172,8 @@ Memory new_memory(std::span<const std::int64_t> sizes, bool packed) {
 class Target final : public RecordReader::Sink {
  public:
   explicit Target(Memory memory) : memory_(std::move(memory)) {}
-  Target(std::size_t count, bool packed) : buffers_(count), packed_(packed) {}
+  Target(std::size_t count, Form form)
+      : buffers_(count), form_(std::move(form)) {}
 
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
@@ -126,7 +202,7 @@ class Target final : public RecordReader::Sink {
       sizes.push_back(static_cast<std::int64_t>(buffer.all().size()));
       total += buffer.all().size();
     }
-    memory_ = new_memory(sizes, packed_);
+    memory_ = new_memory(sizes, form_);
     unlocked_from(kCopyUnlockedBytes, total, [this] {
       for (std::size_t k = 0; k < buffers_.size(); ++k) {
         std::ranges::copy(buffers_[k].all(), memory_->places[k].begin());
@@ -137,7 +213,7 @@ class Target final : public RecordReader::Sink {
 
   std::optional<Memory> memory_;
   std::vector<ByteBuffer> buffers_;
-  const bool packed_ = false;
+  const Form form_;
 };
 
 // A requested read, which threads may be executing.  The Python thread that
@@ -156,19 +232,32 @@ struct ReadJob {
 // The last owner, a Python thread or a reading thread, deletes it with the GIL.
 using ReadJobPtr = std::shared_ptr<ReadJob>;
 
-// Checks the requested records and allocates memory for them.
-ReadJobPtr new_job(ReaderHandle& handle, std::span<const std::int64_t> records,
-                   bool packed) {
-  ReaderPtr reader = handle.reader();
-  auto requests = handle.plan(*reader, records);
-  Target target = reader->knows_sizes()
-                      ? Target(new_memory(sizes_of(*reader, requests), packed))
-                      : Target(requests.size(), packed);
+// Allocates memory for the records of `requests`.  Records that are views of
+// mapped files are not read.
+ReadJobPtr new_job(ReaderPtr reader, std::vector<Request> requests,
+                   const Form& form) {
+  Target target = [&] {
+    if (!form.packed && !form.dtype.is_none() && reader->has_views()) {
+      const auto viewed = std::exchange(requests, {});
+      return Target(view_records(*reader, viewed, form.dtype));
+    }
+    if (!reader->knows_sizes()) return Target(requests.size(), form);
+    return Target(new_memory(sizes_of(*reader, requests), form));
+  }();
   auto* const job = new ReadJob{std::move(reader), std::move(requests),
                                 std::move(target), std::nullopt};
   return {job, [](ReadJob* last) {
             static_cast<void>(with_python([last] { delete last; }));
           }};
+}
+
+// Checks the requested records and allocates memory for them.
+ReadJobPtr new_job(ReaderHandle& handle, std::span<const std::int64_t> records,
+                   bool packed) {
+  ReaderPtr reader = handle.reader();
+  auto requests = handle.plan(*reader, records);
+  return new_job(std::move(reader), std::move(requests),
+                 {packed, handle.dtype()});
 }
 
 // Returns the number of threads for a remote read.  With a fetcher, these are
@@ -231,14 +320,47 @@ py::object take_records(const ReadJobPtr& job) {
   }
 }
 
-py::object read_many(ReaderHandle& handle, const Records& records,
-                     bool packed) {
-  const ReadJobPtr job = new_job(handle, copy_of(records), packed);
+py::object read_all(const ReadJobPtr& job) {
   if (!job->is_remote() || job->requests.size() == 1) {
     return read_in_this_thread(job);
   }
   start_read(job, remote_pool(), 1);
   return take_records(job);
+}
+
+py::object read_many(ReaderHandle& handle, const Records& records,
+                     bool packed) {
+  return read_all(new_job(handle, copy_of(records), packed));
+}
+
+py::object read_slices(ReaderHandle& handle, const Records& records,
+                       const Records& begin_array, const Records& end_array,
+                       std::uint64_t item_bytes, bool packed) {
+  const auto begins = copy_of(begin_array);
+  const auto ends = copy_of(end_array);
+  const auto reader = handle.reader();
+  auto requests = handle.plan(*reader, copy_of(records));
+  if (begins.size() != requests.size() || ends.size() != requests.size() ||
+      item_bytes == 0) {
+    throw py::value_error(concat("begins and ends must have the ",
+                                 requests.size(), " items of records, got ",
+                                 begins.size(), " and ", ends.size()));
+  }
+  std::ranges::sort(requests, {}, [&](const Request& request) {
+    return std::pair(request.record, begins[request.slot]);
+  });
+  std::vector<RecordReader::Slice> slices;
+  slices.reserve(requests.size());
+  for (Request& request : requests) {
+    slices.push_back(
+        {request.record, begins[request.slot], ends[request.slot]});
+    request.record = static_cast<std::int64_t>(slices.size() - 1);
+  }
+  if (slices.empty()) return read_all(new_job(reader, {}, {packed, {}}));
+  auto sliced = checked_file(
+      unlocked([&] { return reader->slices(slices, item_bytes); }));
+  return read_all(new_job(std::move(sliced), std::move(requests),
+                          {packed, handle.dtype()}));
 }
 
 py::object read_one(ReaderHandle& handle, std::int64_t record) {
@@ -311,6 +433,11 @@ void record_reader(py::module_& m) {
           "Return a list of the records with int64 indices of shape (n,).  If\n"
           "packed, return (data, offsets) instead, uint8 and int64 of shape\n"
           "(n + 1,).  Record k is data[offsets[k]:offsets[k + 1]].")
+      .def("read_slices", &read_slices, "records"_a.noconvert(),
+           "begins"_a.noconvert(), "ends"_a.noconvert(), "item_bytes"_a,
+           py::kw_only(), "packed"_a = false,
+           "Return items [begin, end) of each record, of item_bytes bytes, in\n"
+           "the form of read_many().  Only their bytes are read.")
       .def("sizes", &sizes, "records"_a.noconvert(),
            "Return the sizes of records, in bytes.")
       .def("close", &ReaderHandle::close)

@@ -3,11 +3,13 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings/files/record_reader.hpp"
+#include "bindings/files/span_file.hpp"
 #include "core/files/record_set.hpp"
 #include "core/files/shared_index.hpp"
 
@@ -18,19 +20,35 @@ class SetHandle final : public ReaderHandle {
  public:
   SetHandle(std::string name,
             const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
-            py::function open)
+            py::function open, const std::optional<py::dtype>& dtype)
       : ReaderHandle(
-            std::make_shared<RecordSet>(std::move(name), to_ranges(ranges))),
+            std::make_shared<RecordSet>(std::move(name), to_ranges(ranges)),
+            dtype ? py::object(*dtype) : py::none()),
         open_(std::move(open)) {}
 
   // Sets the reader of a part.
   void open_part(std::size_t part, const ReaderHandle& handle) {
-    const auto set = this->set();
-    if (part >= set->num_parts()) {
-      throw py::index_error(
-          concat("part must be less than ", set->num_parts(), ", got ", part));
+    check_part(part);
+    check(set()->open_part(part, handle.reader()));
+  }
+
+  // Returns the lengths of the records of a part, as an array.
+  py::object lengths(std::size_t part, std::uint64_t item_bytes) {
+    check_part(part);
+    if (!set()->reader(part)) open_parts({part});
+    const ReaderPtr part_reader = set()->reader(part);
+    const auto file = std::dynamic_pointer_cast<const SpanFile>(part_reader);
+    if (!file || item_bytes == 0) {
+      throw py::value_error(path() + ": records have no lengths");
     }
-    check(set->open_part(part, handle.reader()));
+    const auto listed =
+        unlocked([&] { return file->index().listed_lengths(); });
+    if (!listed.empty()) return view_lengths(file, listed);
+    Records lengths(static_cast<py::ssize_t>(file->size()));
+    const std::span to(lengths.mutable_data(),
+                       static_cast<std::size_t>(lengths.size()));
+    check_file(unlocked([&] { return file->lengths(item_bytes, to); }));
+    return lengths;
   }
 
   // A closed set reopens its parts when they are read.
@@ -49,8 +67,32 @@ class SetHandle final : public ReaderHandle {
         std::static_pointer_cast<const RecordSet>(reader()));
   }
 
+  // Returns a view of the lengths that the index of `file` lists.
+  static py::object view_lengths(const std::shared_ptr<const SpanFile>& file,
+                                 std::span<const std::byte> listed) {
+    using Owner = std::shared_ptr<const SpanFile>;
+    const py::capsule owner(new Owner(file), [](void* pointer) {
+      delete static_cast<Owner*>(pointer);
+    });
+    py::array lengths(py::dtype::of<std::int32_t>(),
+                      static_cast<py::ssize_t>(listed.size() / 4),
+                      listed.data(), owner);
+    lengths.attr("flags").attr("writeable") = false;
+    return lengths;
+  }
+
+  void check_part(std::size_t part) const {
+    const std::size_t count = set()->num_parts();
+    if (part < count) return;
+    throw py::index_error(
+        concat("part must be less than ", count, ", got ", part));
+  }
+
   void prepare(std::span<const RecordReader::Request> requests) override {
-    const std::vector<std::size_t> parts = set()->closed_parts(requests);
+    open_parts(set()->closed_parts(requests));
+  }
+
+  void open_parts(const std::vector<std::size_t>& parts) {
     if (parts.empty()) return;
     const auto opened = open_(parts).cast<py::list>();
     return_memory_of_indices();
@@ -75,10 +117,13 @@ void record_set(py::module_& m) {
       m, "RecordSet", "Reads from several readers as if they were one.")
       .def(py::init<std::string,
                     const std::vector<std::pair<std::uint64_t, std::uint64_t>>&,
-                    py::function>(),
-           "name"_a, "ranges"_a, "open"_a)
+                    py::function, const std::optional<py::dtype>&>(),
+           "name"_a, "ranges"_a, "open"_a, "dtype"_a = py::none())
       .def("open_part", &SetHandle::open_part, "part"_a, "reader"_a,
-           "Set the reader of a part, unless it has one.");
+           "Set the reader of a part, unless it has one.")
+      .def("lengths", &SetHandle::lengths, "part"_a, "item_bytes"_a,
+           "Return the number of items of each record of a part, read-only,\n"
+           "without a copy if the file's index lists them.");
 }
 
 }  // namespace gristmill::bind

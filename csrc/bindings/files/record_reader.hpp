@@ -65,8 +65,11 @@ inline Verify verify_of(std::string_view name) {
 
 class ReaderHandle {
  public:
-  explicit ReaderHandle(ReaderPtr reader)
-      : reader_(std::move(reader)), path_(reader_->path()) {}
+  // If `dtype` is not None, records are arrays of it.
+  explicit ReaderHandle(ReaderPtr reader, py::object dtype = py::none())
+      : reader_(std::move(reader)),
+        path_(reader_->path()),
+        dtype_(std::move(dtype)) {}
   virtual ~ReaderHandle() = default;
   ReaderHandle(const ReaderHandle&) = delete;
   ReaderHandle& operator=(const ReaderHandle&) = delete;
@@ -74,6 +77,7 @@ class ReaderHandle {
   virtual void close() { reader_.reset(); }
   [[nodiscard]] bool closed() const { return reader_ == nullptr; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const py::object& dtype() const { return dtype_; }
 
   // Returns a reference that keeps the reader alive after close().
   [[nodiscard]] ReaderPtr reader() const {
@@ -96,6 +100,7 @@ class ReaderHandle {
  private:
   ReaderPtr reader_;
   std::string path_;
+  py::object dtype_;
 };
 
 // A handle of a reader of type Reader.

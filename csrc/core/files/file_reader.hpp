@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -80,7 +81,8 @@ class FileReader : public RecordReader {
   // record.
   using Deliver = std::function<Status(const Request&, const RawBytes&)>;
 
-  explicit FileReader(File::Ptr file) : file_(std::move(file)) {}
+  explicit FileReader(std::shared_ptr<const File> file)
+      : file_(std::move(file)) {}
 
   // Estimates the extent of a record.
   [[nodiscard]] virtual Extent extent(std::int64_t record) const = 0;
@@ -98,6 +100,9 @@ class FileReader : public RecordReader {
   Status read_runs(std::span<const Request> requests,
                    const Deliver& deliver) const;
 
+  // Returns the file, so that another object can keep it open.
+  [[nodiscard]] std::shared_ptr<const File> share_file() const { return file_; }
+
   // Returns the bytes of an extent, either mapped or read to `buffer`.
   Result<RawBytes> fetch(const Extent& extent, ByteBuffer& buffer) const;
 
@@ -113,7 +118,7 @@ class FileReader : public RecordReader {
   Status read_run(std::span<const Request> requests, const Extent& extent,
                   const Deliver& deliver) const;
 
-  const File::Ptr file_;
+  const std::shared_ptr<const File> file_;
 };
 
 }  // namespace gristmill

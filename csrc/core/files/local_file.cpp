@@ -3,11 +3,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/files/verify.hpp"
 
 namespace gristmill {
+namespace {
+
+// One call of madvise() loads at most as much as the system reads ahead, which
+// is this much by default.
+constexpr std::uint64_t kReadAheadBytes = std::uint64_t{128} << 10;
+
+}  // namespace
 
 Result<File::Ptr> LocalFile::open(std::string path, Access access) {
   const int fd = TRY(Descriptor::open(path));
@@ -87,9 +95,12 @@ void LocalFile::will_need(std::uint64_t offset,
                           std::uint64_t size) const noexcept {
   if (map_ == nullptr) return;
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  const std::uint64_t first = offset / page * page;
-  madvise(const_cast<std::byte*>(map_) + first, size + (offset - first),
-          MADV_WILLNEED);
+  std::uint64_t begin = offset / page * page;
+  while (begin < offset + size) {
+    const std::uint64_t end = std::min(begin + kReadAheadBytes, offset + size);
+    madvise(const_cast<std::byte*>(map_) + begin, end - begin, MADV_WILLNEED);
+    begin = end;
+  }
 }
 
 bool LocalFile::has_shrunk() const noexcept {

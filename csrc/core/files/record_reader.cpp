@@ -22,6 +22,12 @@ Result<std::vector<RecordReader::Request>> RecordReader::plan(
   return requests;
 }
 
+Result<std::shared_ptr<const RecordReader>> RecordReader::slices(
+    std::span<const Slice> /*slices*/, std::uint64_t /*item_bytes*/) const {
+  return Status(Code::kInvalidArgument, path(),
+                ": records of this format can only be read as a whole");
+}
+
 std::vector<std::span<const RecordReader::Request>> RecordReader::cut(
     std::span<const Request> requests, std::size_t parts) const {
   std::vector<std::span<const Request>> cuts;

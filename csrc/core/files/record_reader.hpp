@@ -25,6 +25,19 @@ class RecordReader {
     std::size_t slot = 0;
   };
 
+  // A range of the items of a record.  An item has a fixed number of bytes.
+  struct Slice {
+    std::int64_t record = 0;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  // The bytes of a record in a mapped file.
+  struct View {
+    std::shared_ptr<const void> owner;  // Keeps the file mapped.
+    std::span<const std::byte> bytes;
+  };
+
   class Sink {
    public:
     virtual ~Sink() = default;
@@ -89,6 +102,24 @@ class RecordReader {
                           std::vector<Run>& /*runs*/) const {
     return {};
   }
+
+  // Returns true if records need not be copied, because all files are mapped.
+  [[nodiscard]] virtual bool has_views() const { return false; }
+
+  // Sets views[slot] to the record of each request.  `requests` must be in the
+  // order of `record`.
+  // REQUIRES: has_views().
+  virtual Status views(std::span<const Request> /*requests*/,
+                       std::span<View> /*views*/) const {
+    return {};
+  }
+
+  // Returns a reader whose record i is slices[i], of items of `item_bytes`
+  // bytes.  It reads only the bytes of slices, and its errors name this
+  // reader's records.  `slices` must be in the order of `record`, whose numbers
+  // must be in [0, size()).  Fails if a slice is not a range of its record.
+  [[nodiscard]] virtual Result<std::shared_ptr<const RecordReader>> slices(
+      std::span<const Slice> slices, std::uint64_t item_bytes) const;
 
   // Reads the records of `requests`, which must be in the order of `record`.
   // Stops at the first error.

@@ -96,39 +96,49 @@ std::size_t RecordSet::parallel() const {
   return max_parallel;
 }
 
-bool RecordSet::fetches() const {
+// Returns true if there are open readers and `predicate` is true for each.
+template <class Predicate>
+bool RecordSet::all_readers(Predicate&& predicate) const {
   const MutexLock lock(readers_mutex_);
   bool any = false;
   for (const ReaderPtr& reader : readers_) {
     if (!reader) continue;
-    if (!reader->fetches()) return false;
+    if (!predicate(*reader)) return false;
     any = true;
   }
   return any;
 }
 
-// Calls `each(reader, requests)` for each part, with record numbers relative to
-// its reader.
-template <class Each>
-Status RecordSet::each_part(std::span<const Request> requests,
-                            Each&& each) const {
-  std::vector<Request> local;
-  while (!requests.empty()) {
-    const std::size_t part = locate(requests.front().record).part;
+bool RecordSet::fetches() const {
+  return all_readers([](const RecordReader& r) { return r.fetches(); });
+}
+
+bool RecordSet::has_views() const {
+  return all_readers([](const RecordReader& r) { return r.has_views(); });
+}
+
+// Calls `each(reader, items)` for each part.  The items, requests or slices,
+// then have record numbers relative to the reader.
+template <class Item, class Each>
+Status RecordSet::each_part(std::span<const Item> items, Each&& each) const {
+  std::vector<Item> local;
+  while (!items.empty()) {
+    const std::size_t part = locate(items.front().record).part;
     const std::uint64_t end = begins_[part + 1];
     const std::int64_t shift = static_cast<std::int64_t>(ranges_[part].first) -
                                static_cast<std::int64_t>(begins_[part]);
     local.clear();
-    for (const Request& request : requests) {
-      if (static_cast<std::uint64_t>(request.record) >= end) break;
-      local.push_back({request.record + shift, request.slot});
+    for (const Item& item : items) {
+      if (static_cast<std::uint64_t>(item.record) >= end) break;
+      local.push_back(item);
+      local.back().record += shift;
     }
     const ReaderPtr part_reader = reader(part);
     if (!part_reader) {
       return Status::system(EBADF, name_, ": it was closed while it was read");
     }
-    TRY(each(part_reader, std::span<const Request>(local)));
-    requests = requests.subspan(local.size());
+    TRY(each(part_reader, std::span<const Item>(local)));
+    items = items.subspan(local.size());
   }
   return {};
 }
@@ -156,6 +166,31 @@ Status RecordSet::read(std::span<const Request> requests, Sink& sink) const {
   return each_part(requests, [&](const ReaderPtr& part, auto local) {
     return part->read(local, sink);
   });
+}
+
+Status RecordSet::views(std::span<const Request> requests,
+                        std::span<View> views) const {
+  return each_part(requests, [&](const ReaderPtr& part, auto local) {
+    return part->views(local, views);
+  });
+}
+
+Result<ReaderPtr> RecordSet::slices(std::span<const Slice> slices,
+                                    std::uint64_t item_bytes) const {
+  std::vector<ReaderPtr> readers;
+  std::vector<Range> ranges;
+  const auto add_part = [&](const ReaderPtr& part, auto local) {
+    readers.push_back(TRY(part->slices(local, item_bytes)));
+    ranges.push_back({0, local.size()});
+    return Status();
+  };
+  TRY(each_part(slices, add_part));
+  if (readers.size() == 1) return readers.front();
+  auto set = std::make_shared<RecordSet>(name_, ranges);
+  for (std::size_t k = 0; k < readers.size(); ++k) {
+    TRY(set->open_part(k, readers[k]));
+  }
+  return ReaderPtr(std::move(set));
 }
 
 }  // namespace gristmill

@@ -70,6 +70,17 @@ class RecordSet final : public RecordReader {
                   std::vector<Run>& runs) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
+  // Returns true if there are open readers and all of them have views.
+  [[nodiscard]] bool has_views() const override;
+  Status views(std::span<const Request> requests,
+               std::span<View> views) const override;
+  [[nodiscard]] Result<std::shared_ptr<const RecordReader>> slices(
+      std::span<const Slice> slices, std::uint64_t item_bytes) const override;
+
+  // Returns the reader of a part, or null if the part is closed.
+  [[nodiscard]] std::shared_ptr<const RecordReader> reader(
+      std::size_t part) const;
+
  private:
   struct Location {
     std::size_t part = 0;
@@ -77,10 +88,10 @@ class RecordSet final : public RecordReader {
   };
 
   [[nodiscard]] Location locate(std::int64_t record) const;
-  [[nodiscard]] std::shared_ptr<const RecordReader> reader(
-      std::size_t part) const;
-  template <class Each>
-  Status each_part(std::span<const Request> requests, Each&& each) const;
+  template <class Predicate>
+  [[nodiscard]] bool all_readers(Predicate&& predicate) const;
+  template <class Item, class Each>
+  Status each_part(std::span<const Item> items, Each&& each) const;
 
   const std::string name_;
   const std::vector<Range> ranges_;

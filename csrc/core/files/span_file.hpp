@@ -22,8 +22,8 @@ namespace gristmill {
 class SpanFile final : public FileReader {
  public:
   // `noun` is the name of a record in errors, such as "line".
-  SpanFile(File::Ptr file, std::shared_ptr<const SpanIndex> index,
-           std::string noun)
+  SpanFile(std::shared_ptr<const File> file,
+           std::shared_ptr<const SpanIndex> index, std::string noun)
       : FileReader(std::move(file)),
         index_(std::move(index)),
         noun_(std::move(noun)) {}
@@ -33,6 +33,19 @@ class SpanFile final : public FileReader {
   Status sizes(std::span<const Request> requests,
                std::span<std::int64_t> sizes) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
+  [[nodiscard]] bool has_views() const override {
+    // An empty file cannot be mapped, and nothing is copied from it.
+    return !file().mapped().empty() || file().size() == 0;
+  }
+  Status views(std::span<const Request> requests,
+               std::span<View> views) const override;
+  [[nodiscard]] Result<std::shared_ptr<const RecordReader>> slices(
+      std::span<const Slice> slices, std::uint64_t item_bytes) const override;
+
+  // Sets lengths[i] to the number of items of record i, of `item_bytes` bytes
+  // each.  Reads no record.
+  Status lengths(std::uint64_t item_bytes,
+                 std::span<std::int64_t> lengths) const;
 
   [[nodiscard]] const SpanIndex& index() const { return *index_; }
 

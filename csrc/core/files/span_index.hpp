@@ -4,7 +4,9 @@
 // Thread safety: const methods may overlap.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -32,6 +34,19 @@ class SpanIndex {
   // outside of the file, or its end before its begin.
   // REQUIRES: i < size().
   [[nodiscard]] virtual Span at(std::uint64_t i) const = 0;
+
+  // Returns the number of record i in the file.  It differs from i if the index
+  // lists only some records.
+  [[nodiscard]] virtual std::uint64_t number(std::uint64_t i) const {
+    return i;
+  }
+
+  // Returns the list of the lengths of all records in items, int32, if the
+  // index contains it and otherwise an empty span.  The lengths are not checked
+  // and not aligned.
+  [[nodiscard]] virtual std::span<const std::byte> listed_lengths() const {
+    return {};
+  }
 
   // Returns the path of the index file, or an empty string if the index is not
   // in a file.

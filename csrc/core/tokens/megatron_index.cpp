@@ -103,4 +103,17 @@ MegatronIndex::Span MegatronIndex::at(std::uint64_t i) const {
   return {sequence(first).begin, sequence(end - 1).end};
 }
 
+std::span<const std::byte> MegatronIndex::listed_lengths() const {
+  const bool by_document = unit_ == Unit::kDocument;
+  if (by_document && num_documents_ != num_sequences_) return {};
+  // Otherwise each page of a mapped file would be loaded separately.
+  const std::uint64_t documents_begin = kHeaderBytes + 12 * num_sequences_;
+  file_->will_need(kHeaderBytes, lengths_.size());
+  if (by_document) file_->will_need(documents_begin, documents_.size());
+  for (std::uint64_t i = 0; by_document && i <= num_documents_; ++i) {
+    if (number_at<std::uint64_t>(documents_, i) != i) return {};
+  }
+  return lengths_;
+}
+
 }  // namespace gristmill

@@ -45,6 +45,9 @@ class MegatronIndex final : public SpanIndex {
     return unit_ == Unit::kSequence ? num_sequences_ : num_documents_;
   }
   [[nodiscard]] Span at(std::uint64_t i) const override;
+  // Returns the lengths in the file unless a document has several sequences or
+  // none.
+  [[nodiscard]] std::span<const std::byte> listed_lengths() const override;
   [[nodiscard]] const std::string& path() const override {
     return file_->path();
   }

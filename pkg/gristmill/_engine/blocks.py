@@ -18,7 +18,7 @@ Finish = Callable[[], Any]
 
 
 class RecordBlocks:
-    """Reads records of files: a block is a list of bytes, or packed by `read_many`.
+    """Reads records of files: a block is a list of records, or packed by `read_many`.
 
     A packed block of k records is their bytes in one array, and offsets of shape
     (k + 1,): record i has the bytes from offset i to offset i + 1.
@@ -45,6 +45,7 @@ class RecordBlocks:
 
     def __init__(self, source: RecordSource[Any], packed: bool = False) -> None:
         self._reader: Any = source.reader
+        self._item_bytes = source.item_bytes
         self.whole = packed
         self.far = source.is_far
 
@@ -62,7 +63,9 @@ class RecordBlocks:
 
     def nbytes(self, block: Any) -> int:
         """Return the size of a block's records, in bytes."""
-        return block[0].nbytes if self.whole else sum(map(len, block))
+        if self.whole:
+            return int(block[0].nbytes)
+        return self._item_bytes * sum(map(len, block))
 
     def join(self, first: Any, second: Any) -> Any:
         """Return the records of two blocks as one block."""

@@ -14,8 +14,8 @@ from gristmill import _core
 from gristmill._base.argument_checks import kind
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, find_file, in_threads
-from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._token_source import TokenSource
 from gristmill.sources._urls import is_local
 
 __all__ = ["MegatronDataSource"]
@@ -35,7 +35,7 @@ DTYPES: dict[int, type[np.number[Any]]] = {
 }
 
 
-class MegatronDataSource(RecordSource[npt.NDArray[np.number[Any]]]):
+class MegatronDataSource(TokenSource):
     r"""Serve sequences or documents of data sets that Megatron tokenized, by number.
 
     Each data set consists of ``PREFIX.bin``, the tokens, and ``PREFIX.idx``, the place
@@ -99,17 +99,12 @@ class MegatronDataSource(RecordSource[npt.NDArray[np.number[Any]]]):
         opener = Opener(names, unit, access, storage_options, remote_options)
         opened = in_threads(opener.open, range(len(names)), FAR_THREADS)
         indices = [index for index, _ in opened]
-        self._dtype = _common_dtype(names, indices)
+        dtype = _common_dtype(names, indices)
         _check_modes(names, indices)
         ranges = [(0, len(index)) for index in indices]
         files = {part: file for part, (_, file) in enumerate(opened)}
-        super().__init__(names, ranges, opener, files)
+        super().__init__(names, ranges, opener, files, dtype)
         self._data_sets = opener
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the tokens."""
-        return self._dtype
 
     def modes(self) -> npt.NDArray[np.int8] | None:
         """Read the mode of each sequence from the ``.idx`` files.
@@ -121,9 +116,6 @@ class MegatronDataSource(RecordSource[npt.NDArray[np.number[Any]]]):
         parts = range(len(self._paths))
         modes = b"".join(self._data_sets.open_index(part).modes for part in parts)
         return np.frombuffer(modes, np.int8) if modes else None
-
-    def _to_element(self, key: int, record: bytes) -> npt.NDArray[np.number[Any]]:
-        return np.frombuffer(record, self._dtype)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,8 @@ ITER_BLOCK = 256  # Records that `__iter__` reads at once.
 class RecordSource(FileSource, Closeable, Generic[T]):
     """Serve the records of several files as one list; the base of several sources.
 
-    An element is the bytes of a record, unless the class defines `_to_element`.
+    An element is the bytes of a record, unless the class defines `_to_element`, or sets
+    `_dtype` before it calls `__init__`.  Then elements are read-only arrays of it.
 
     `ranges` are the first record and number of records of each file. `open_part`
     returns the reader of a file by its number; it is picklable and does not refer to
@@ -33,6 +34,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
 
     # Returns an element from a record's key and its bytes.
     _to_element: Callable[[int, bytes], T] | None = None
+    _dtype: np.dtype[Any] | None = None
 
     # Parts of the `repr`: the class name, and the separator of the hashed paths.
     _class_name: str
@@ -104,7 +106,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
 
         Args:
             keys: Record keys, int64 of shape (k,).
-            records: The k records, as ``bytes``.
+            records: The k records: ``bytes``, or arrays if the source has a dtype.
 
         Returns:
             The k elements.
@@ -116,7 +118,15 @@ class RecordSource(FileSource, Closeable, Generic[T]):
     @property
     def serves_bytes(self) -> bool:
         """True if elements are the bytes of records."""
-        return self._to_element is None
+        return self._to_element is None and self._dtype is None
+
+    @property
+    def item_bytes(self) -> int:
+        """The bytes of an item of a record: of a number if records are arrays, else 1.
+
+        The reader's records have a length in items.
+        """
+        return 1 if self._dtype is None else self._dtype.itemsize
 
     def __iter__(self) -> Iterator[T]:
         for first in range(0, self._length, ITER_BLOCK):
@@ -171,7 +181,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
         # The reader must not refer to the source, which refers to the reader.
         threads = FAR_THREADS if self.is_far else LOCAL_THREADS
         opener = functools.partial(in_threads, self._open_part, threads=threads)
-        return _core.RecordSet(self._name, ranges, opener)
+        return _core.RecordSet(self._name, ranges, opener, self._dtype)
 
     def _check_keys(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:

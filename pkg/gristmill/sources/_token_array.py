@@ -15,10 +15,10 @@ from gristmill._base.argument_checks import check_integer
 from gristmill.errors import CorruptRecord
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths, warn_if_not_saved
 from gristmill.sources._tf_record import open_all
+from gristmill.sources._token_source import TokenSource
 from gristmill.transforms._npy_header import (
     MAGIC,
     MAX_HEADER_BYTES,
@@ -34,7 +34,7 @@ __all__ = ["TokenArrayDataSource"]
 Path = str | os.PathLike[str]
 
 
-class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
+class TokenArrayDataSource(TokenSource):
     """Serve the documents in files of token ids by number, in the order of the files.
 
     Such a file is one array of token ids, as OLMo-core writes it (named ``.npy``, but
@@ -95,20 +95,19 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
-        self._dtype: np.dtype[Any] = np.dtype(dtype)
-        if self._dtype.kind != "u" or not self._dtype.isnative:
+        tokens = np.dtype(dtype)
+        if tokens.kind != "u" or not tokens.isnative:
             raise ValueError(
-                "dtype must be one of uint8, uint16, uint32 and uint64, got"
-                f" {self._dtype}."
+                f"dtype must be one of uint8, uint16, uint32 and uint64, got {tokens}."
             )
-        _check_id("eos_id", eos_id, self._dtype)
+        _check_id("eos_id", eos_id, tokens)
         if bos_id is not None:
-            _check_id("bos_id", bos_id, self._dtype)
+            _check_id("bos_id", bos_id, tokens)
         names = FilePaths(expand(paths, storage_options))
         folder = None if index_dir is None else os.fspath(index_dir)
         opener = Opener(
             names,
-            self._dtype,
+            tokens,
             int(eos_id),
             None if bos_id is None else int(bos_id),
             access,
@@ -118,15 +117,7 @@ class TokenArrayDataSource(RecordSource[npt.NDArray[np.integer[Any]]]):
         )
         files = dict(enumerate(open_all(opener, names, "files of tokens, once")))
         ranges = [(0, len(file)) for file in files.values()]
-        super().__init__(names, ranges, opener, files)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the token ids."""
-        return self._dtype
-
-    def _to_element(self, key: int, record: bytes) -> npt.NDArray[np.integer[Any]]:
-        return np.frombuffer(record, self._dtype)
+        super().__init__(names, ranges, opener, files, tokens)
 
 
 @dataclasses.dataclass(frozen=True)

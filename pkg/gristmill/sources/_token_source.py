@@ -1,0 +1,99 @@
+"""Base class of the sources of token ids."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.types import Int64Array
+from gristmill.sources._file_paths import FilePaths
+from gristmill.sources._record_source import RecordSource
+
+Tokens = npt.NDArray[np.number[Any]]
+Numbers = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
+
+
+class TokenSource(RecordSource[Tokens]):
+    """Serve arrays of token ids, as a whole or in parts.
+
+    If files are mapped, the arrays are views of them.  A view keeps its file mapped
+    after the source is closed.
+    """
+
+    _dtype: np.dtype[Any]
+
+    def __init__(
+        self,
+        paths: FilePaths,
+        ranges: Sequence[tuple[int, int]],
+        open_part: Callable[[int], _core.SpanFile],
+        open_readers: Mapping[int, _core.SpanFile],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._dtype = dtype
+        super().__init__(paths, ranges, open_part, open_readers)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the tokens."""
+        return self._dtype
+
+    def lengths(self) -> npt.NDArray[np.integer[Any]]:
+        """Return the number of tokens of each record, without reading any.
+
+        Returns:
+            A read-only array of shape ``(n,)``: int32 if the data set lists the lengths
+            of its records, else int64.  It is a view of the data set's index if that is
+            possible; its numbers may be unaligned.
+
+        Raises:
+            OSError: A file cannot be opened.
+            CorruptRecord: An index lists a record outside of its file.
+        """
+        parts = [
+            self._reader.lengths(part, self._dtype.itemsize)
+            for part in range(len(self._paths))
+        ]
+        lengths = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        lengths.flags.writeable = False
+        return lengths
+
+    def read_spans(
+        self, record_keys: Numbers, begins: Numbers, ends: Numbers
+    ) -> list[Tokens]:
+        """Return parts of records; only their bytes are read.
+
+        Args:
+            record_keys: Record keys in [0, len), shape (k,).  A key may occur again.
+            begins: The first token of each part, shape (k,).
+            ends: The token after the last one of each part, shape (k,).
+
+        Returns:
+            k read-only arrays: tokens [begin, end) of each record.
+
+        Raises:
+            TypeError: A number is not an integer.
+            ValueError: A key is out of range, or the numbers of items differ.
+            IndexError: A part is not in its record.
+            OSError: A file cannot be read.
+            CorruptRecord: A file is truncated, or its index is damaged.
+        """
+        keys = self._check_keys(record_keys)
+        first, last = (_as_int64(numbers) for numbers in (begins, ends))
+        if not len(keys) == len(first) == len(last):
+            raise ValueError(
+                "record_keys, begins and ends must have the same number of items, got"
+                f" {len(keys)}, {len(first)} and {len(last)}."
+            )
+        return self._reader.read_slices(keys, first, last, self._dtype.itemsize)
+
+
+def _as_int64(numbers: Numbers) -> Int64Array:
+    if isinstance(numbers, np.ndarray) and numbers.dtype.kind in "iu":
+        return np.ascontiguousarray(numbers, np.int64)
+    return np.array([*map(operator.index, numbers)], np.int64)
