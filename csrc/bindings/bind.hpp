@@ -140,6 +140,7 @@ void span_file(py::module_& m);
 void line_file(py::module_& m);
 void document_index(py::module_& m);
 void megatron_index(py::module_& m);
+void token_rows(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);
 void supervise(py::module_& m);

@@ -27,6 +27,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::line_file(m);
   gristmill::bind::document_index(m);
   gristmill::bind::megatron_index(m);
+  gristmill::bind::token_rows(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

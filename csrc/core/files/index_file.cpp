@@ -2,14 +2,11 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "core/base/crc32c.hpp"
@@ -78,20 +75,6 @@ std::optional<IndexFile> view_index(const Header& header,
                    std::string(reinterpret_cast<const char*>(options.data()),
                                options.size()),
                    *std::move(list)};
-}
-
-// Fails if an index would take more than a quarter of the free disk space.
-Status check_free_space(const std::string& path, std::uint64_t bytes) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path folder = fs::path(path).parent_path();
-  while (!fs::exists(folder, error) && folder.has_relative_path()) {
-    folder = folder.parent_path();
-  }
-  const fs::space_info space = fs::space(folder, error);
-  if (error || bytes <= space.available / 4) return {};
-  return Status::system(ENOSPC, path, ": ", space.available,
-                        " bytes are free there");
 }
 
 }  // namespace

@@ -99,6 +99,19 @@ Status try_to_replace(const std::string& path,
 
 }  // namespace
 
+Status check_free_space(const std::string& path, std::uint64_t bytes) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path folder = fs::path(path).parent_path();
+  while (!fs::exists(folder, error) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  const fs::space_info space = fs::space(folder, error);
+  if (error || bytes <= space.available / 4) return {};
+  return Status::system(ENOSPC, path, ": ", space.available,
+                        " bytes are free there");
+}
+
 Status replace_file(const std::string& path,
                     std::initializer_list<std::span<const std::byte>> parts) {
   // Ignore errors: opening the file reports them.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -18,5 +19,9 @@ namespace gristmill {
 // necessary.
 Status replace_file(const std::string& path,
                     std::initializer_list<std::span<const std::byte>> parts);
+
+// Fails if a file of `bytes` bytes would take more than a quarter of the free
+// space.  For files that can be computed again.
+Status check_free_space(const std::string& path, std::uint64_t bytes);
 
 }  // namespace gristmill

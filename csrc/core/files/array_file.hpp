@@ -1,0 +1,84 @@
+// An ArrayFile keeps up to four arrays that take long to compute, so that all
+// processes can share them.
+//
+// It is mapped as it is.  All numbers are little-endian.  A reader rejects a
+// file with another format, and then computes the arrays again:
+//
+//   offset  bytes
+//        0      8  "GRISTARR"
+//        8      4  version of this format, 1
+//       12     12  CRC-32C of the last 40 bytes of this header and a third of
+//                  the bytes after it, for each third
+//       24      8  key: a hash of everything that the arrays depend on
+//       32     32  bytes of each array
+//       64      -  the arrays, each padded to 64 bytes; then zeros, so that all
+//                  are a multiple of 192 bytes
+//
+// The checksum does not protect against forgery, so users must check the
+// numbers in the arrays.
+//
+// Thread safety: const methods may overlap.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/base/status.hpp"
+
+namespace gristmill {
+
+class ArrayFile {
+ public:
+  static constexpr std::size_t kMaxArrays = 4;
+  using Sizes = std::array<std::uint64_t, kMaxArrays>;
+
+  // Identifies the arrays.
+  struct Identity {
+    std::uint64_t key = 0;
+    Sizes sizes{};  // In bytes; 0 for arrays that are not used.
+    bool operator==(const Identity&) const = default;
+  };
+
+  // Fills the arrays, whose bytes are uninitialized.
+  using Build = std::function<Status(
+      const std::array<std::span<std::byte>, kMaxArrays>&)>;
+
+  // Returns the arrays of the file at the first of `paths` that has this
+  // identity.  If there is none, calls `build`, and saves the arrays at the
+  // first path that is writable.
+  //
+  // If another thread or process is building arrays of the file at
+  // `data_path`, waits for it, but not much longer than building takes, and
+  // then builds them, too.  There may be no such file.
+  static Result<ArrayFile> load_or_build(const Identity& identity,
+                                         std::span<const std::string> paths,
+                                         const std::string& data_path,
+                                         const Build& build);
+
+  // Returns an array, aligned to 64 bytes.  REQUIRES: i < kMaxArrays.
+  [[nodiscard]] std::span<const std::byte> array(std::size_t i) const {
+    return arrays_.at(i);
+  }
+
+  // Returns the path of the file, or an empty string if it is not saved.
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  ArrayFile(const Identity& identity, std::span<const std::byte> image,
+            std::shared_ptr<const void> owner, std::string path);
+
+  // Returns the arrays of a file, without checking them if it is `trusted`.
+  static Result<ArrayFile> load(const std::string& path,
+                                const Identity& identity, bool trusted);
+
+  std::array<std::span<const std::byte>, kMaxArrays> arrays_;
+  std::shared_ptr<const void> owner_;  // Keeps the arrays alive.
+  std::string path_;
+};
+
+}  // namespace gristmill
