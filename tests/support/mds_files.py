@@ -1,5 +1,6 @@
 """Data sets that mosaicml-streaming writes, and what it reads from them."""
 
+import pathlib
 import warnings
 
 import numpy as np
@@ -9,6 +10,12 @@ from support import extras
 
 mosaicml = extras.mosaicml()
 
+COLUMNS = {"id": "int", "text": "str", "x": "ndarray:uint16"}
+SAMPLES = [
+    {"id": i, "text": "é" * i, "x": np.arange(i + 1, dtype=np.uint16)}
+    for i in range(10)
+]
+
 
 def write(folder, columns, samples, **options):
     """Write samples, which are dicts, and return the folder as a str."""
@@ -16,6 +23,16 @@ def write(folder, columns, samples, **options):
         for sample in samples:
             writer.write(sample)
     return str(folder)
+
+
+def write_samples(folder, **options):
+    """Write SAMPLES to several small shards, and return the folder as a str."""
+    return write(folder, COLUMNS, SAMPLES, size_limit=300, **options)
+
+
+def shard(folder, number=0, end="mds"):
+    """Return the path of a shard."""
+    return pathlib.Path(folder, f"shard.{number:05d}.{end}")
 
 
 def open_data_set(folder):

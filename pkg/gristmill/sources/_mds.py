@@ -111,6 +111,7 @@ class MDSDataSource(RecordSource[dict[str, Any]]):
         opener = Opener(
             FilePaths([shard.file for shard in shards]),
             [(shard.samples, shard.bytes) for shard in shards],
+            [shard.codec for shard in shards],
             _copies(shards, cache_dir),
             _digests(shards, validate_hash),
             access,
@@ -140,14 +141,15 @@ class Opener:
     """Opens the shards of a source by number.
 
     `files` are the shards, compressed or not.  `sizes` are the samples and the
-    uncompressed bytes of each shard.  `copies` are the compression and the path of the
-    decompressed copy of each compressed shard.  `digests` are the name of a hash and
-    the digest of each shard, or None.
+    uncompressed bytes of each shard.  `codecs` are their compressions, or None, and
+    `copies` the paths of their decompressed copies, or "".  `digests` are the name of
+    a hash and the digest of each shard, or None.
     """
 
     files: FilePaths
     sizes: Sequence[tuple[int, int]]
-    copies: Mapping[int, tuple[str, str]]
+    codecs: Sequence[str | None]
+    copies: FilePaths
     digests: tuple[str, Sequence[str]] | None
     access: str
     storage_options: Mapping[str, Any] | None
@@ -155,16 +157,22 @@ class Opener:
 
     def __call__(self, part: int) -> _core.SpanFile:
         samples, size = self.sizes[part]
-        path = self.files[part]
-        if copy := self.copies.get(part):
-            codec, file = copy
+        path, codec = self.files[part], self.codecs[part]
+        file: str | RemoteFile
+        if codec:
+            file = self.copies[part]
             if not os.path.exists(file):
                 unpack(self._find(path), codec, size, file)
         else:
             file = self._find(path)
         if self.digests:
             algorithm, digests = self.digests
-            check_hash(file, path, algorithm, digests[part])
+            try:
+                check_hash(file, path, algorithm, digests[part])
+            except CorruptRecord:
+                if codec:
+                    os.unlink(self.copies[part])  # It is made again next time.
+                raise
         return _core.open_mds_shard(file, self.access, samples, size)
 
     def _find(self, path: str) -> str | RemoteFile:
@@ -175,6 +183,10 @@ def _folder_names(folders: Any) -> list[str]:
     """Return the names of one folder, or of a list of folders."""
     if isinstance(folders, PATHS):
         folders = [folders]
+    if not isinstance(folders, Sequence):
+        raise TypeError(
+            f"folders must be a path or a list of paths, got {kind(folders)}."
+        )
     for folder in folders:
         if not isinstance(folder, PATHS):
             raise TypeError(f"folders must have only paths, got {kind(folder)}.")
@@ -184,18 +196,17 @@ def _folder_names(folders: Any) -> list[str]:
     return names
 
 
-def _copies(
-    shards: Sequence[Shard], cache_dir: Path | None
-) -> dict[int, tuple[str, str]]:
-    """Return the compression and the decompressed copy of each compressed shard."""
+def _copies(shards: Sequence[Shard], cache_dir: Path | None) -> FilePaths:
+    """Return the path of each shard's decompressed copy, or "" if it needs none."""
     folder = None if cache_dir is None else os.path.abspath(cache_dir)
-    copies = {
-        part: (shard.codec, unpacked_path(folder, shard.file, shard.version))
-        for part, shard in enumerate(shards)
-        if shard.codec
-    }
-    warn_if_full((path, shards[part].bytes) for part, (_, path) in copies.items())
-    return copies
+    copies = [
+        unpacked_path(folder, shard.file, shard.version) if shard.codec else ""
+        for shard in shards
+    ]
+    warn_if_full(
+        (copy, shard.bytes) for copy, shard in zip(copies, shards, strict=True) if copy
+    )
+    return FilePaths(copies)
 
 
 def _digests(

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import posixpath
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,10 +96,14 @@ def _read(
     """Return the path, the bytes and the version of the index.json in a folder."""
     path = _join(folder, "index.json")
     file = find_file(path, "pread", storage_options, remote_options)
-    if not isinstance(file, str):
-        return path, file.read_range(0, file.size), str(file.version)
-    with open(file, "rb") as opened:
-        return path, opened.read(), str(os.fstat(opened.fileno()).st_mtime_ns)
+    if isinstance(file, str):
+        with open(file, "rb") as opened:
+            data = opened.read()
+            version = os.fstat(opened.fileno()).st_mtime_ns
+    else:
+        data, version = file.read_range(0, file.size), file.version
+    # Some file systems have no modification times, or imprecise ones.
+    return path, data, f"{version}-{zlib.crc32(data)}"
 
 
 def _join(folder: str, name: str) -> str:

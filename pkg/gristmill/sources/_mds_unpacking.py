@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import hashlib
 import io
@@ -27,6 +28,7 @@ __all__ = ["unpack", "unpacked_path", "warn_if_full"]
 LOCKS = 8
 # Longer than reading and decompressing a shard takes.
 MAX_WAIT_MS = 120_000
+UNWRITABLE = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
 
 
 def unpacked_path(folder: str | None, path: str, version: str) -> str:
@@ -83,6 +85,18 @@ def unpack(file: str | RemoteFile, codec: str, size: int, target: str) -> None:
     """
     if os.path.exists(target):
         return
+    try:
+        _unpack_locked(file, codec, size, target)
+    except OSError as error:
+        if error.errno in UNWRITABLE:
+            error.add_note(
+                "Set GRISTMILL_CACHE_DIR, or cache_dir=, to a writable folder with"
+                f" {size} free bytes."
+            )
+        raise
+
+
+def _unpack_locked(file: str | RemoteFile, codec: str, size: int, target: str) -> None:
     folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)
     lock = os.path.join(folder, f"lock-{int(name[:8], 16) % LOCKS}")
