@@ -17,8 +17,10 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::range_cache(m);    // Before its users.
   gristmill::bind::record_reader(m);  // Before its derived classes.
   gristmill::bind::record_file(m);
+  gristmill::bind::codec(m);
   gristmill::bind::record_set(m);
   gristmill::bind::replace_file(m);
+  gristmill::bind::file_lock(m);
   gristmill::bind::tf_record_file(m);
   gristmill::bind::tf_record_stream(m);
   gristmill::bind::tar_file(m);
@@ -28,6 +30,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::document_index(m);
   gristmill::bind::megatron_index(m);
   gristmill::bind::token_rows(m);
+  gristmill::bind::mds_index(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

@@ -296,6 +296,10 @@ class PendingRead:
     ) -> None: ...
     def wait(self) -> Any: ...
 
+# csrc/bindings/array_record/bind_codec.cpp
+
+def decompress(codec: str, data: bytes, size: int) -> bytes: ...
+
 # csrc/bindings/array_record/bind_record_file.cpp
 
 class ChunkCache:
@@ -343,6 +347,14 @@ class RecordFile(RecordReader):
 # csrc/bindings/files/bind_replace_file.cpp
 
 def replace_file(path: str | os.PathLike[str], data: bytes) -> None: ...
+
+# csrc/bindings/files/bind_file_lock.cpp
+
+@final
+class FileLock:
+    def __init__(self, path: str, max_wait_ms: int) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *args: object) -> None: ...
 
 # csrc/bindings/files/bind_record_set.cpp
 
@@ -481,6 +493,12 @@ class MegatronIndex:
 
 def open_megatron_file(
     file: str | RangeReader, access: str, index: MegatronIndex, noun: str
+) -> SpanFile: ...
+
+# csrc/bindings/mds/bind_mds_index.cpp
+
+def open_mds_shard(
+    file: str | RangeReader, access: str, samples: int, bytes: int
 ) -> SpanFile: ...
 
 # csrc/bindings/schedule/bind_scheduler.cpp

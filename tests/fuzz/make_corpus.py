@@ -169,6 +169,22 @@ def text_files():
     }
 
 
+def mds_shards():
+    """Return shards with the numbers of samples 0 and 3."""
+    seeds = {}
+    for samples in ([], [b"one", b"", b"three"]):
+        columns = b'{"column_names": ["x"]}'
+        begin = 4 * (2 + len(samples)) + len(columns)
+        sizes = [len(sample) for sample in samples]
+        offsets = begin + np.cumsum([0, *sizes])
+        shard = struct.pack("<I", len(samples)) + offsets.astype("<u4").tobytes()
+        shard += columns + b"".join(samples)
+        for flags in range(2):
+            head = struct.pack("<BH", flags, len(samples))
+            seeds[f"samples_{len(samples)}_{flags}"] = head + shard
+    return seeds
+
+
 def write(target, seeds):
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
@@ -254,6 +270,7 @@ def main():
     write("bag", bags())
     write("megatron", megatron_data_sets())
     write("lines", text_files())
+    write("mds", mds_shards())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import importlib.util
+import pathlib
 import sys
 import tomllib
 import types
@@ -65,9 +66,9 @@ def olmo_core(module):
     if "cached_path" not in sys.modules:
         # The real package downloads files, and imports two cloud SDKs.
         downloads = types.ModuleType("cached_path")
-        downloads.cached_path = None
+        downloads.cached_path = lambda path, quiet: pathlib.Path(path)
         schemes = types.ModuleType("cached_path.schemes")
-        schemes.add_scheme_client = None
+        schemes.add_scheme_client = lambda client: None
         schemes.S3Client = type("S3Client", (), {"recoverable_errors": ()})
         schemes.SchemeClient = type("SchemeClient", (), {})
         sys.modules |= {"cached_path": downloads, "cached_path.schemes": schemes}

@@ -19,6 +19,7 @@ def read(paths: list[str]) -> None:
     assert_type(sources.TarDataSource(paths)[0], dict[str, Any])
     assert_type(sources.BagDataSource(paths)[0], bytes)
     assert_type(sources.JsonLinesDataSource(paths)[0], bytes)
+    assert_type(sources.MDSDataSource(paths)[0], dict[str, Any])
     assert sources.MegatronDataSource(paths)[0].ndim == 1
     assert sources.TokenArrayDataSource(paths, "u2", eos_id=0)[0].ndim == 1
     assert_type(

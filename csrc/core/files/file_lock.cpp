@@ -25,7 +25,10 @@ FileLock::FileLock(const std::string& path, std::chrono::milliseconds max_wait)
 }
 
 FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  // A child that was forked meanwhile has the file open, too.
+  flock(fd_, LOCK_UN);
+  ::close(fd_);
 }
 
 }  // namespace gristmill

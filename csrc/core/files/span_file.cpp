@@ -58,11 +58,14 @@ std::string SpanFile::describe(std::int64_t record) const {
 Status SpanFile::check(std::int64_t record) const {
   const auto span = index_->at(static_cast<std::uint64_t>(record));
   if (span.begin <= span.end && span.end <= file().size()) return {};
+  const std::string& index = index_->path();
+  const std::string other = index.empty() ? " or written over"
+                                          : concat(", or its index ", index,
+                                                   " belongs to another file");
   return add_record_context(
       damaged("the index lists the bytes ", span.begin, " to ", span.end,
               ", expected a range within the ", file().size(),
-              " bytes of the file: it was cut off, or its index ",
-              index_->path(), " belongs to another file"),
+              " bytes of the file: it was cut off", other),
       record);
 }
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gristmill.sources._bag import BagDataSource as BagDataSource
     from gristmill.sources._folder import FolderDataSource as FolderDataSource
     from gristmill.sources._json_lines import JsonLinesDataSource as JsonLinesDataSource
+    from gristmill.sources._mds import MDSDataSource as MDSDataSource
     from gristmill.sources._megatron import MegatronDataSource as MegatronDataSource
     from gristmill.sources._parquet import ParquetDataSource as ParquetDataSource
     from gristmill.sources._remote_options import RemoteOptions as RemoteOptions
@@ -178,6 +179,7 @@ _HOMES = {
     "sources._bag": "BagDataSource",
     "sources._folder": "FolderDataSource",
     "sources._json_lines": "JsonLinesDataSource",
+    "sources._mds": "MDSDataSource",
     "sources._megatron": "MegatronDataSource",
     "sources._parquet": "ParquetDataSource",
     "sources._remote_options": "RemoteOptions",

@@ -1,8 +1,11 @@
 """Tests that sources of a thousand files pickle small and have fast reprs."""
 
 import hashlib
+import json
 import os
+import pathlib
 import pickle
+import struct
 import tarfile
 
 import pyarrow
@@ -37,10 +40,29 @@ def write_tar(path):
         file.addfile(tarfile.TarInfo("a.txt"))
 
 
+def write_mds(path):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<3Iq", 1, 12, 20, 7))
+
+
+def open_mds(paths):
+    folder = pathlib.Path(paths[0]).parent
+    entry = {"version": 2, "format": "mds", "samples": 1, "compression": None}
+    entry |= {"column_names": ["x"], "column_encodings": ["int"], "column_sizes": [8]}
+    files = [
+        {"basename": os.path.basename(path), "bytes": 20, "hashes": {}}
+        for path in paths
+    ]
+    index = {"version": 2, "shards": [{**entry, "raw_data": file} for file in files]}
+    (folder / "index.json").write_text(json.dumps(index))
+    return sources.MDSDataSource(folder)
+
+
 KINDS = {
     "array_record": (write_array_record, sources.ArrayRecordDataSource),
     "tf_record": (write_tf_record, sources.TFRecordDataSource),
     "tar": (write_tar, sources.TarDataSource),
+    "mds": (write_mds, open_mds),
     "parquet": (write_parquet, sources.ParquetDataSource),
 }
 
