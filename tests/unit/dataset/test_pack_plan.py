@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import _core
+from support import olmo_packing
 
 METHODS = ["best_fit", "first_fit", "longest_first", "split"]
 
@@ -67,6 +68,7 @@ def test_epoch_has_every_token_once(drawn: Any) -> None:
         assert all(np.all(one == 1) for one in seen)
 
 
+@settings(max_examples=40)
 @given(plans(), st.randoms(use_true_random=False))
 def test_row_does_not_depend_on_calls(drawn: Any, random: Any) -> None:
     plan, lengths, options = drawn
@@ -83,6 +85,7 @@ def test_row_does_not_depend_on_calls(drawn: Any, random: Any) -> None:
             assert row == [document for document, _, _ in expected[key]]
 
 
+@settings(max_examples=40)
 @given(plans())
 def test_pickled_plan_has_equal_rows(drawn: Any) -> None:
     plan, _, _ = drawn
@@ -123,6 +126,23 @@ def test_rows_are_nearly_full(capacity: int, method: str) -> None:
     plan = _core.PackPlan(lengths, capacity, method=method, seed=1)
     density = lengths.sum() / (plan.num_rows * capacity)
     assert density >= 0.995
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.integers(1, 64), min_size=1, max_size=200),
+    st.sampled_from([64, 128]),
+    st.none() | st.integers(0, 2**32 - 1),
+)
+def test_best_fit_rows_are_as_full_as_those_of_olmo_core(
+    lengths: list[int], capacity: int, seed: int | None
+) -> None:
+    plan = _core.PackPlan(np.array(lengths), capacity, seed=seed)
+    offsets, documents, _, _ = plan.rows(_keys(plan))
+    ours = np.add.reduceat(np.array(lengths)[documents], offsets[:-1])
+    rows = olmo_packing.pack(np.array(lengths), capacity)
+    theirs = [sum(lengths[document] for document in row) for row in rows]
+    assert sorted(ours.tolist()) == sorted(theirs)
 
 
 @pytest.mark.parametrize("power", [1, 2])
