@@ -1,6 +1,7 @@
 #include "core/packing/pack_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <limits>
 #include <numeric>
@@ -8,10 +9,12 @@
 #include <utility>
 
 #include "core/base/at_fork.hpp"
+#include "core/base/highway_hash.hpp"
 #include "core/base/pool.hpp"
 #include "core/packing/random_order.hpp"
 #include "core/packing/row_balance.hpp"
 #include "core/packing/row_order.hpp"
+#include "core/packing/window_ends_file.hpp"
 
 namespace gristmill {
 namespace {
@@ -20,6 +23,9 @@ constexpr std::int64_t kMaxWindow = std::numeric_limits<std::int32_t>::max();
 constexpr unsigned kMaxCountingThreads = 16;
 // The room of a row that is not full is spread over at least so many rows.
 constexpr std::size_t kMinBalancedRows = 64;
+// The key of the hash of a plan.
+constexpr HighwayHash::Key kCountsKey{0x31736777, 0, 0, 0};  // "wgs1"
+
 constexpr double kMaxSpanCost = 1e100;  // Sums must not become infinite.
 
 Status check_options(const PackPlan::Options& options) {
@@ -82,7 +88,30 @@ Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
         std::numeric_limits<std::int64_t>::max() / windows.per_epoch(),
         ", got ", options.epochs);
   }
-  return std::unique_ptr<PackPlan>(new PackPlan(lengths, options, totals));
+  std::unique_ptr<PackPlan> plan(new PackPlan(lengths, options, totals));
+  if (!options.counts_path.empty()) {
+    auto ends = load_window_ends(options.counts_path, plan->counts_key());
+    if (ends.ok()) {
+      // The file may be of a plan with more epochs.
+      const auto size = static_cast<std::uint64_t>(plan->num_windows_);
+      if (ends.value().size() > size) ends.value().resize(size);
+      TRY(plan->add_window_ends(ends.value()));
+    }
+  }
+  return plan;
+}
+
+std::uint64_t PackPlan::counts_key() const noexcept {
+  // Costs do not change the number of rows.
+  const std::array<std::uint64_t, 7> fields{
+      totals_.hash,
+      rule_.capacity,
+      static_cast<std::uint64_t>(options_.method),
+      static_cast<std::uint64_t>(options_.long_documents),
+      static_cast<std::uint64_t>(options_.window),
+      options_.seed.has_value() ? std::uint64_t{1} : 0,
+      options_.seed.value_or(0)};
+  return HighwayHash::of(kCountsKey, std::as_bytes(std::span(fields)));
 }
 
 PackPlan::PackPlan(DocumentLengths lengths, const Options& options,
@@ -299,7 +328,13 @@ Status PackPlan::count_windows(std::int64_t windows) const {
     static_cast<void>(group.wait());
   }
   for (const Status& status : statuses) TRY(Status(status));
-  return add_counts(first, counts);
+  TRY(add_counts(first, counts));
+  if (!options_.counts_path.empty()) {
+    // The file only saves time, so the plan works without it.
+    static_cast<void>(
+        save_window_ends(options_.counts_path, counts_key(), window_ends()));
+  }
+  return {};
 }
 
 Status PackPlan::add_counts(std::int64_t first_window,

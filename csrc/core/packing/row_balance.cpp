@@ -29,8 +29,10 @@ class Balance {
     }
   }
 
-  // Returns false if no move decreases the greatest cost.
+  // Moves a span of the most expensive row, or removes it from the rows that
+  // may give a span.  Returns false if there are no such rows.
   bool move_one() {
+    if (by_cost_.empty()) return false;
     const auto [from_cost, from] = *by_cost_.rbegin();
     auto most_room = by_room_.rbegin();
     if (most_room->second == from) ++most_room;
@@ -46,7 +48,10 @@ class Balance {
       least = greatest;
       moved = span;
     }
-    if (moved == rows_[from].end()) return false;
+    if (moved == rows_[from].end()) {
+      by_cost_.erase({from_cost, from});
+      return true;
+    }
     forget(from);
     forget(to);
     rooms_[from] += moved->length;
@@ -73,7 +78,7 @@ class Balance {
 
   std::span<const double> span_costs_;
   std::span<std::vector<Span>> rows_;
-  std::set<std::pair<double, std::size_t>> by_cost_;
+  std::set<std::pair<double, std::size_t>> by_cost_;  // That may give a span.
   std::set<std::pair<std::uint32_t, std::size_t>> by_room_;
   std::vector<std::uint32_t> rooms_;
 };

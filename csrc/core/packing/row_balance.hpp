@@ -21,8 +21,8 @@ inline double cost_of_row(std::span<const PackedWindow::Span> row,
 }
 
 // Moves spans one by one from the most expensive row to the one with the most
-// room, as long as this decreases the greatest cost of the two.  Spans stay in
-// the order of the documents, and no row becomes empty.
+// room, if this decreases the greatest cost of the two; otherwise from the next
+// row.  Spans stay in the order of the documents, and no row becomes empty.
 // REQUIRES: every row has at least one span and at most `capacity` tokens.
 void balance_rows(std::uint32_t capacity, std::span<const double> span_costs,
                   std::span<std::vector<PackedWindow::Span>> rows);
