@@ -1,7 +1,9 @@
 // Binds core/packing/pack_plan.hpp.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/indices/positions.hpp"
 #include "core/packing/pack_plan.hpp"
+#include "core/packing/row_order.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -56,6 +59,8 @@ py::str name_of(const Table& table, Value value) {
   return {table[i].first.data(), table[i].first.size()};
 }
 
+using Costs = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
 // A plan, and the array that it refers to.
 struct PlanHandle {
   py::array lengths;
@@ -81,19 +86,31 @@ DocumentLengths view_of(const py::array& lengths) {
           static_cast<std::size_t>(dtype.itemsize())};
 }
 
+// Returns the numbers.  An empty array would mean that there are none.
+std::vector<double> vector_of(const Costs& costs) {
+  if (costs.ndim() != 1 || costs.size() == 0) {
+    throw py::value_error("costs must have one dimension, and not be empty");
+  }
+  return {costs.data(), costs.data() + costs.size()};
+}
+
 PlanHandle make_plan(const py::array& lengths, std::int64_t capacity,
                      const std::string& method,
                      const std::string& long_documents, std::int64_t window,
-                     std::optional<std::uint32_t> seed,
-                     std::int64_t num_epochs) {
+                     std::optional<std::uint32_t> seed, std::int64_t num_epochs,
+                     const std::optional<Costs>& span_costs,
+                     std::int64_t group_rows) {
   const auto view = view_of(lengths);
-  const Options options{.capacity = capacity,
-                        .method = value_of(kMethods, method, "method"),
-                        .long_documents = value_of(
-                            kLongDocuments, long_documents, "long_documents"),
-                        .window = window,
-                        .seed = seed,
-                        .epochs = num_epochs};
+  const Options options{
+      .capacity = capacity,
+      .method = value_of(kMethods, method, "method"),
+      .long_documents =
+          value_of(kLongDocuments, long_documents, "long_documents"),
+      .window = window,
+      .seed = seed,
+      .epochs = num_epochs,
+      .span_costs = span_costs ? vector_of(*span_costs) : std::vector<double>(),
+      .group_rows = group_rows};
   return {lengths,
           checked(unlocked([&] { return PackPlan::of(view, options); }))};
 }
@@ -114,6 +131,33 @@ Indices epochs(const PlanHandle& self, const Positions& keys) {
   auto out = copy_of(keys);
   const auto all = numbers(out);
   check(unlocked([&] { return self.plan->epochs(all); }));
+  return out;
+}
+
+Costs costs(const PlanHandle& self, const Positions& keys) {
+  auto copy = copy_of(keys);
+  const auto all = numbers(copy);
+  const auto found = checked(unlocked([&] { return self.plan->costs(all); }));
+  return Costs(static_cast<py::ssize_t>(found.size()), found.data());
+}
+
+// Returns rows of shape (ranks, rows per rank).
+Indices deal(const Costs& costs, std::int64_t ranks) {
+  const auto all = vector_of(costs);
+  if (ranks < 1 || costs.size() % ranks != 0) {
+    throw py::value_error(concat("ranks must divide the ", costs.size(),
+                                 " rows of a step, got ", ranks));
+  }
+  for (std::size_t row = 0; row < all.size(); ++row) {
+    if (std::isnan(all[row])) {
+      throw py::value_error(
+          concat("costs must not be NaN, got NaN for row ", row));
+    }
+  }
+  const auto dealt =
+      unlocked([&] { return deal_rows(all, static_cast<std::size_t>(ranks)); });
+  Indices out({ranks, costs.size() / ranks});
+  std::ranges::copy(dealt, out.mutable_data());
   return out;
 }
 
@@ -138,17 +182,23 @@ py::tuple state_of(const PlanHandle& self) {
   return py::make_tuple(
       self.lengths, options.capacity, name_of(kMethods, options.method),
       name_of(kLongDocuments, options.long_documents), options.window,
-      options.seed, options.epochs, array_of(self.plan->window_ends()));
+      options.seed, options.epochs,
+      options.span_costs.empty()
+          ? py::object(py::none())
+          : Costs(static_cast<py::ssize_t>(options.span_costs.size()),
+                  options.span_costs.data()),
+      options.group_rows, array_of(self.plan->window_ends()));
 }
 
 PlanHandle plan_from(const py::tuple& state) {
-  PlanHandle self =
-      make_plan(state[0].cast<py::array>(), state[1].cast<std::int64_t>(),
-                state[2].cast<std::string>(), state[3].cast<std::string>(),
-                state[4].cast<std::int64_t>(),
-                state[5].cast<std::optional<std::uint32_t>>(),
-                state[6].cast<std::int64_t>());
-  auto ends = copy_of(state[7].cast<Positions>());
+  PlanHandle self = make_plan(
+      state[0].cast<py::array>(), state[1].cast<std::int64_t>(),
+      state[2].cast<std::string>(), state[3].cast<std::string>(),
+      state[4].cast<std::int64_t>(),
+      state[5].cast<std::optional<std::uint32_t>>(),
+      state[6].cast<std::int64_t>(), state[7].cast<std::optional<Costs>>(),
+      state[8].cast<std::int64_t>());
+  auto ends = copy_of(state[9].cast<Positions>());
   check(self.plan->add_window_ends(numbers(ends)));
   return self;
 }
@@ -162,7 +212,7 @@ void pack_plan(py::module_& m) {
       .def(py::init(&make_plan), "lengths"_a, "capacity"_a, py::kw_only(),
            "method"_a = "best_fit", "long_documents"_a = "cut",
            "window"_a = std::int64_t{1} << 16, "seed"_a = py::none(),
-           "num_epochs"_a = 1)
+           "num_epochs"_a = 1, "span_costs"_a = py::none(), "group_rows"_a = 1)
       .def_property_readonly("num_rows", &num_rows,
                              "The number of rows of all epochs.  Counts those\n"
                              "that have not been counted.")
@@ -178,7 +228,12 @@ void pack_plan(py::module_& m) {
           "[begin, end) of a document.")
       .def("epochs", &epochs, "keys"_a.noconvert(),
            "Return the epochs of rows, int64 of shape (n,).")
+      .def("costs", &costs, "keys"_a.noconvert(),
+           "Return the costs of rows, float64 of shape (n,).")
       .def(py::pickle(&state_of, &plan_from));
+  m.def("deal", &deal, "costs"_a, "ranks"_a,
+        "Return the rows of each rank, int64 of shape (ranks, n // ranks), so\n"
+        "that the sums of the costs of the n rows are similar.");
 }
 
 }  // namespace gristmill::bind

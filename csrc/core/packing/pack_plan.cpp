@@ -10,12 +10,14 @@
 #include "core/base/at_fork.hpp"
 #include "core/base/pool.hpp"
 #include "core/packing/random_order.hpp"
+#include "core/packing/row_order.hpp"
 
 namespace gristmill {
 namespace {
 
 constexpr std::int64_t kMaxWindow = std::numeric_limits<std::int32_t>::max();
 constexpr unsigned kMaxCountingThreads = 16;
+constexpr double kMaxSpanCost = 1e100;  // Sums must not become infinite.
 
 Status check_options(const PackPlan::Options& options) {
   if (options.capacity < 1 || options.capacity > PackRule::kMaxCapacity) {
@@ -30,28 +32,32 @@ Status check_options(const PackPlan::Options& options) {
     return {Code::kInvalidArgument, "num_epochs must be at least 1, got ",
             options.epochs};
   }
+  if (options.group_rows < 1) {
+    return {Code::kInvalidArgument, "group_rows must be at least 1, got ",
+            options.group_rows};
+  }
+  if (options.span_costs.empty()) return {};
+  if (options.span_costs.size() !=
+      static_cast<std::uint64_t>(options.capacity) + 1) {
+    return {Code::kInvalidArgument,
+            "span_costs must have capacity + 1 = ", options.capacity + 1,
+            " items, got ", options.span_costs.size()};
+  }
+  for (std::size_t length = 0; length < options.span_costs.size(); ++length) {
+    const auto cost = options.span_costs[length];
+    if (cost >= 0 && cost <= kMaxSpanCost) continue;
+    return {Code::kInvalidArgument,
+            "span_costs must be in [0, 1e100], got ",
+            std::to_string(cost),
+            " for ",
+            length,
+            " tokens"};
+  }
   return {};
 }
 
 Status no_such_row(std::int64_t row, std::int64_t rows) {
   return {Code::kOutOfRange, "row must be in [0, ", rows, "), got ", row};
-}
-
-// Returns the order of rows: random if there is a seed, otherwise by their
-// first documents.
-std::vector<std::uint32_t> order_of(const PackedWindow& window,
-                                    std::optional<std::uint64_t> seed) {
-  std::vector<std::uint32_t> order(window.num_rows());
-  std::iota(order.begin(), order.end(), 0);
-  if (seed) {
-    shuffle_items(std::span(order), *seed);
-  } else {
-    std::ranges::stable_sort(order, {}, [&](std::uint32_t row) {
-      return std::pair(window.row(row).front().offset,
-                       window.row(row).front().begin);
-    });
-  }
-  return order;
 }
 
 }  // namespace
@@ -99,10 +105,9 @@ Result<std::int64_t> PackPlan::first_row(std::int64_t epoch) const {
   return window_ends_[static_cast<std::size_t>(windows) - 1];
 }
 
-Result<PackPlan::Rows> PackPlan::rows(
-    std::span<const std::int64_t> keys) const {
-  Rows rows;
-  rows.offsets.reserve(keys.size() + 1);
+template <class Visit>
+Status PackPlan::for_each_window(std::span<const std::int64_t> keys,
+                                 Visit visit) const {
   while (!keys.empty()) {
     const Place place = TRY(locate(keys.front()));
     std::size_t count = 1;
@@ -111,10 +116,45 @@ Result<PackPlan::Rows> PackPlan::rows(
       ++count;
     }
     const Window window = TRY(window_at(place.window));
-    append_rows(*window, place, keys.first(count), rows);
+    visit(*window, place, keys.first(count));
     keys = keys.subspan(count);
   }
+  return {};
+}
+
+Result<PackPlan::Rows> PackPlan::rows(
+    std::span<const std::int64_t> keys) const {
+  Rows rows;
+  rows.offsets.reserve(keys.size() + 1);
+  TRY(for_each_window(keys, [&](const PackedWindow& window, const Place& place,
+                                std::span<const std::int64_t> run) {
+    append_rows(window, place, run, rows);
+  }));
   return rows;
+}
+
+Result<std::vector<double>> PackPlan::costs(
+    std::span<const std::int64_t> keys) const {
+  if (options_.span_costs.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "rows have costs only in a plan with span_costs");
+  }
+  std::vector<double> costs;
+  costs.reserve(keys.size());
+  TRY(for_each_window(keys, [&](const PackedWindow& window, const Place& place,
+                                std::span<const std::int64_t> run) {
+    for (const auto key : run) {
+      const auto row = static_cast<std::size_t>(key - place.first_row);
+      costs.push_back(cost_of(window.row(row)));
+    }
+  }));
+  return costs;
+}
+
+double PackPlan::cost_of(std::span<const PackedWindow::Span> row) const {
+  double cost = 0;
+  for (const auto& span : row) cost += options_.span_costs[span.length];
+  return cost;
 }
 
 void PackPlan::append_rows(const PackedWindow& window, const Place& place,
@@ -258,8 +298,12 @@ Status PackPlan::add_counts(std::int64_t first_window,
 }
 
 Result<PackPlan::Window> PackPlan::window_at(std::int64_t number) const {
+  std::int64_t first_row = 0;
   {
     const MutexLock lock(mutex_);
+    if (number > 0) {
+      first_row = window_ends_[static_cast<std::size_t>(number) - 1];
+    }
     const auto found = std::ranges::find(
         cached_windows_, number, &std::pair<std::int64_t, Window>::first);
     if (found != cached_windows_.end()) {
@@ -267,7 +311,7 @@ Result<PackPlan::Window> PackPlan::window_at(std::int64_t number) const {
       return found->second;
     }
   }
-  const Window window = TRY(pack(number));
+  const Window window = TRY(pack(number, first_row));
   const auto rows = static_cast<std::int64_t>(window->num_rows());
   TRY(add_counts(number, std::span(&rows, 1)));
   std::list<std::pair<std::int64_t, Window>>
@@ -281,12 +325,39 @@ Result<PackPlan::Window> PackPlan::window_at(std::int64_t number) const {
   return window;
 }
 
-Result<PackPlan::Window> PackPlan::pack(std::int64_t number) const {
+Result<PackPlan::Window> PackPlan::pack(std::int64_t number,
+                                        std::int64_t first_row) const {
   const auto window = windows_.at(number);
   PackedWindow packed =
       TRY(PackedWindow::pack(rule_, lengths_, windows_, window));
-  packed.reorder(order_of(packed, windows_.row_seed(window)));
+  packed.reorder(order_of(packed, window, first_row));
   return std::make_shared<const PackedWindow>(std::move(packed));
+}
+
+std::vector<std::uint32_t> PackPlan::order_of(
+    const PackedWindow& packed, const DocumentWindows::Window& window,
+    std::int64_t first_row) const {
+  const auto seed = windows_.row_seed(window);
+  if (!options_.span_costs.empty()) {
+    std::vector<double> costs;
+    costs.reserve(packed.num_rows());
+    for (std::size_t row = 0; row < packed.num_rows(); ++row) {
+      costs.push_back(cost_of(packed.row(row)));
+    }
+    return group_rows_by_cost(costs, first_row, options_.group_rows,
+                              seed.value_or(0));
+  }
+  std::vector<std::uint32_t> order(packed.num_rows());
+  std::iota(order.begin(), order.end(), 0);
+  if (seed) {
+    shuffle_items(std::span(order), *seed);
+    return order;
+  }
+  std::ranges::sort(order, {}, [&](std::uint32_t row) {
+    const auto& first = packed.row(row).front();
+    return std::pair(first.offset, first.begin);
+  });
+  return order;
 }
 
 }  // namespace gristmill

@@ -37,6 +37,10 @@ class PackPlan {
     // Of the order of documents and rows; none for their own order.
     std::optional<std::uint32_t> seed = std::nullopt;
     std::int64_t epochs = 1;
+    // The cost of a span of each length up to the capacity.  If it is not
+    // empty, each `group_rows` consecutive rows have similar costs.
+    std::vector<double> span_costs = {};
+    std::int64_t group_rows = 1;
   };
 
   // The spans of some rows: row i has the spans from offsets[i] to
@@ -71,6 +75,11 @@ class PackPlan {
   // Replaces each row by its epoch.  Fails like rows().
   Status epochs(std::span<std::int64_t> keys) const EXCLUDES(mutex_);
 
+  // Returns the costs of rows, which are the sums over their spans.
+  // Fails like rows(), and with kInvalidArgument if there are no span_costs.
+  [[nodiscard]] Result<std::vector<double>> costs(
+      std::span<const std::int64_t> keys) const EXCLUDES(mutex_);
+
   // Returns the ends of the windows that have been counted: the number of rows
   // up to the end of each.
   [[nodiscard]] std::vector<std::int64_t> window_ends() const EXCLUDES(mutex_);
@@ -99,13 +108,23 @@ class PackPlan {
   // Returns a window, from the cache if it is there.
   [[nodiscard]] Result<Window> window_at(std::int64_t number) const
       EXCLUDES(mutex_);
-  [[nodiscard]] Result<Window> pack(std::int64_t number) const;
+  // Packs a window whose first row is known.
+  [[nodiscard]] Result<Window> pack(std::int64_t number,
+                                    std::int64_t first_row) const;
+  [[nodiscard]] double cost_of(std::span<const PackedWindow::Span> row) const;
   // Appends the numbers of rows of consecutive windows.
   Status add_counts(std::int64_t first_window,
                     std::span<const std::int64_t> counts) const
       EXCLUDES(mutex_);
   void append_rows(const PackedWindow& window, const Place& place,
                    std::span<const std::int64_t> keys, Rows& rows) const;
+  // Calls visit(window, place, keys) for each run of keys in one window.
+  template <class Visit>
+  Status for_each_window(std::span<const std::int64_t> keys, Visit visit) const;
+  // Returns the order of the rows of a window.
+  [[nodiscard]] std::vector<std::uint32_t> order_of(
+      const PackedWindow& packed, const DocumentWindows::Window& window,
+      std::int64_t first_row) const;
 
   // Guards the mutable members of all plans.  Held for a short time only.
   static Mutex mutex_;
