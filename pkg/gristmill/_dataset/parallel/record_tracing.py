@@ -36,44 +36,23 @@ from gristmill._dataset.nodes.map import (
     MapWithIndexBase,
 )
 from gristmill._dataset.nodes.packing import PackIterDataset
+from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
 from gristmill._dataset.nodes.shard import PadMapDataset
 from gristmill._dataset.nodes.zip import ZipBase
+from gristmill._dataset.parallel.pack_tracing import TracedPackDataset
+from gristmill._dataset.parallel.traced_element import (
+    IDS_DTYPE,
+    Ids,
+    TracedElement,
+    ids_of,
+)
 from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
-# Of each record: the number of its source in the chain, and its key in the source.
-Ids = npt.NDArray[np.void]
-IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
 IDS_FEATURE = "gristmill_ids"  # The feature of packed elements that has their ids.
 # The most ids of a row that is cut out of elements laid end to end.
 MAX_IDS_OF_ROW = 1 << 16
-
-
-class TracedElement:
-    """An element with the ids of its records.
-
-    Attributes:
-        element: The element.
-        rows: The ids of each of its rows; a single element has one row.
-    """
-
-    __slots__ = ("element", "rows")
-
-    def __init__(self, element: Any, rows: Sequence[Ids]) -> None:
-        self.element = element
-        self.rows = rows
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all records, of shape (n,) and dtype `IDS_DTYPE`."""
-        return ids_of(self)
-
-
-def ids_of(*elements: TracedElement | None) -> Ids:
-    """Return the ids of all records of some elements; None for an absent one."""
-    rows = [row for each in elements if each is not None for row in each.rows]
-    return np.concatenate([np.empty(0, IDS_DTYPE), *rows])
 
 
 def _unwrap(traced: TracedElement | None) -> Any:
@@ -375,6 +354,10 @@ def _pack_ids(
     return result
 
 
+def _trace_planned_pack(dataset: Any, copied: Any) -> Any:
+    return TracedPackDataset(dataset, copied._parent)
+
+
 def _raise_not_known(dataset: Any, copied: Any) -> Any:
     raise TypeError(
         f"The records of the elements of {node_line(dataset)} are not known. Call shard"
@@ -395,6 +378,7 @@ _TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (ZipBase, _trace_zip),
     (RebatchIterDataset, _trace_rebatch),
     (PackIterDataset, _trace_pack),
+    (PackMapDataset, _trace_planned_pack),
     (ConcatThenSplitIterDataset, _trace_concat_split),
     (PadMapDataset, _raise_not_known),
 )

@@ -16,12 +16,8 @@ from gristmill._dataset.nodes.thread_prefetch import ThreadPrefetchIterDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.chain_program import ChainProgram
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
-from gristmill._dataset.parallel.record_tracing import (
-    ChainTracer,
-    Ids,
-    TracedElement,
-    ids_of,
-)
+from gristmill._dataset.parallel.record_tracing import ChainTracer
+from gristmill._dataset.parallel.traced_element import Ids, TracedElement, ids_of
 from gristmill.options import ReadOptions
 
 NO_THREADS = ReadOptions(num_threads=0, prefetch_buffer_size=0)
