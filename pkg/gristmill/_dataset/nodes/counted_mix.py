@@ -238,16 +238,17 @@ class CountedMixDatasetIterator(NodeIterator[T]):
             absent = [name for name in sources if name not in names]
             self._absent_sources = {name: sources[name] for name in absent}
             self._absent_states = {name: state["parents"][name] for name in absent}
-        new = dict(zip(_SOURCE_KEYS, (0, 0, False, 0.0, 0.0, 0), strict=True))
+        new: dict[str, Any] = dict(
+            zip(_SOURCE_KEYS, (0, 0, False, 0.0, 0.0, 0), strict=True)
+        )
         entries = []
         for number, parent in enumerate(self._parents):
             found = self._entry(state["parents"], number)
             entries.append(new if found is None else self._entry(sources, number))
             if found is not None:
                 parent.set_state(found)
-        elements, tokens, ended, weights, leads, bases = (
-            tuple(entry[key] for entry in entries) for key in _SOURCE_KEYS
-        )
+        columns: Any = (tuple(entry[key] for entry in entries) for key in _SOURCE_KEYS)
+        elements, tokens, ended, weights, leads, bases = columns
         counts = self.counts
         counts.index, counts.stopped = state["index"], bool(state["stop"])
         counts.set_counts(elements, tokens, ended)

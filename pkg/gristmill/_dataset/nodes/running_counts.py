@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -75,7 +76,7 @@ class ElementCount:
 
 
 class TokenCount:
-    """Counts the tokens of a dataset's elements, in its order.
+    """Counts the tokens of a dataset's elements, in its order.  Any thread may call.
 
     Args:
         dataset: The dataset.
@@ -106,6 +107,7 @@ class TokenCount:
         self._block_sums: dict[int, list[int]] = {}
         # A period, a block of it, and the block's tokens before each of its elements.
         self._last_block: tuple[int, int, Int64Array] | None = None
+        self._lock = threading.Lock()
 
     def of_each(self, first: int, count: int) -> Int64Array:
         indices: Indices = np.arange(first, first + count, dtype=np.int64)
@@ -117,9 +119,10 @@ class TokenCount:
     def before(self, index: int) -> int:
         period, offset = self._split(index)
         number, place = divmod(offset, BLOCK)
-        sums = self._sums_until(period, lambda sums: len(sums) > number)
-        tokens = period * self._period_tokens + sums[number]
-        return tokens + (int(self._block(period, number)[place]) if place else 0)
+        with self._lock:
+            sums = self._sums_until(period, lambda sums: len(sums) > number)
+            tokens = period * self._period_tokens + sums[number]
+            return tokens + (int(self._block(period, number)[place]) if place else 0)
 
     def find(self, due: Due, time: float, after_ties: bool, start: int) -> int:
         def is_late(tokens: int) -> bool:
@@ -130,10 +133,11 @@ class TokenCount:
             tokens = self._period_tokens
             period = _first_late(period + 1, lambda each: is_late(each * tokens)) - 1
         first = period * self._period_tokens
-        sums = self._sums_until(period, lambda sums: is_late(first + sums[-1]))
-        late = bisect_left(sums, True, key=lambda each: is_late(first + each))
-        number = max(late - 1, 0)
-        times = due(self._block(period, number) + (first + sums[number]))
+        with self._lock:
+            sums = self._sums_until(period, lambda sums: is_late(first + sums[-1]))
+            late = bisect_left(sums, True, key=lambda each: is_late(first + each))
+            number = max(late - 1, 0)
+            times = due(self._block(period, number) + (first + sums[number]))
         side: Any = "right" if after_ties else "left"
         place = int(np.searchsorted(times, time, side))
         # At the end of the block, the next block is due late.
