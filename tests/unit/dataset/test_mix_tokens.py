@@ -150,6 +150,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(mix_plan, "MAX_WINDOW", 16)
     monkeypatch.setattr(mix_plan, "MAX_WALK", 8)
     monkeypatch.setattr(running_counts, "BLOCK", 8)
+    monkeypatch.setattr(running_counts, "MIN_BLOCKS", 2)
 
 
 @pytest.mark.usefixtures("small_windows")
