@@ -20,8 +20,8 @@ from gristmill._dataset.nodes import iterable_source as iterable_source
 from gristmill._dataset.nodes import map as map
 from gristmill._dataset.nodes import on_error as on_error
 from gristmill._dataset.nodes import order as order
-from gristmill._dataset.nodes import planned_mix as planned_mix
 from gristmill._dataset.nodes import plan_packing as plan_packing
+from gristmill._dataset.nodes import planned_mix as planned_mix
 from gristmill._dataset.nodes import shard as shard
 from gristmill._dataset.nodes import source as source
 from gristmill._dataset.nodes import to_iter as to_iter

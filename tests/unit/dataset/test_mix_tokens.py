@@ -150,6 +150,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(mix_plan, "MAX_WINDOW", 16)
     monkeypatch.setattr(mix_plan, "MAX_WALK", 8)
     monkeypatch.setattr(running_counts, "BLOCK", 8)
+    monkeypatch.setattr(running_counts, "MIN_BLOCKS", 2)
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -189,7 +190,7 @@ def test_iter_dataset_resumes_in_the_order_of_the_loop(mixture, data):
     found = [*itertools.islice(iterator, MAX_ELEMENTS - stop)]
     assert found == elements[stop:]
     counts = [sum(part == i for part, _ in order) for i in range(len(mixture.parts))]
-    assert iterator.elements == counts
+    assert iterator.counts.elements == counts
 
 
 def log_normal(rng, count, mean):
@@ -298,16 +299,16 @@ def test_new_weights_by_name_apply_immediately():
     second.set_state(first.get_state())
     for _ in range(100):
         next(second)
-    assert second.elements == [90 + 25, 10 + 25, 50]
+    assert second.counts.elements == [90 + 25, 10 + 25, 50]
     # Without its names, the state keeps the counts of the others.
     third = mix([1, 3])
     third.set_state(json.loads(json.dumps(second.get_state())))
     for _ in range(40):
         next(third)
-    assert third.elements == [115 + 10, 35 + 30]
+    assert third.counts.elements == [115 + 10, 35 + 30]
     fourth = mix([1, 1, 1])
     fourth.set_state(third.get_state())
-    assert fourth.elements == [125, 65, 50]
+    assert fourth.counts.elements == [125, 65, 50]
 
 
 def test_failing_and_absent_elements_do_not_count():
@@ -330,7 +331,7 @@ def test_failing_and_absent_elements_do_not_count():
             break
     firsts = [each if each in (None, "failed") else each[0] for each in found]
     assert firsts == [0, 10, 1, 11, "failed", None, 4, 12, 5, 13]
-    assert iterator.elements == [5, 4]
+    assert iterator.counts.elements == [5, 4]
 
 
 def test_fields_and_functions_count_tokens():
@@ -340,7 +341,7 @@ def test_fields_and_functions_count_tokens():
         mixed = g.IterDataset.mix([part], unit="tokens", tokens=tokens)
         iterator = iter(mixed)
         assert len(list(iterator)) == 3
-        assert iterator.tokens == [expected]
+        assert iterator.counts.tokens == [expected]
 
 
 @pytest.mark.multiprocess

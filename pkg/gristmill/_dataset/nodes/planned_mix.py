@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import sys
@@ -109,6 +110,11 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         copied.__dict__ |= self.__dict__
         return copied
 
+    def __deepcopy__(self, memo: Any) -> Self:
+        copied = copy.copy(self)  # Copies for threads have the same plan and lengths.
+        copied._parents = copy.deepcopy(self._parents, memo)
+        return copied
+
     def __getstate__(self) -> dict[str, Any]:
         # Sums of lengths are computed again where they are needed, but the length of
         # the mixture only once.
@@ -116,8 +122,15 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         state.pop("_counts", None)
         return state
 
+    def _node_line(self) -> str:
+        return f"PlannedMixMapDataset[{len(self._parents)} parents]"
+
     def __repr__(self) -> str:
-        return self._node_line() + f"({self._selection_text()})"
+        # Saved states of DataLoaders contain this text.
+        return (
+            f"PlannedMixMapDataset(parent_lengths={self._parent_lengths},"
+            f" {self._selection_text()})"
+        )
 
     def _selection_text(self) -> str:
         return str(self._rule)
