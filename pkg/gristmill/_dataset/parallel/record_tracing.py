@@ -83,11 +83,6 @@ class TracedSourceDataset(BlockMapDataset[Any]):
     def __len__(self) -> int:
         return len(self._traced_source)
 
-    @property
-    def _source(self) -> Any:
-        # A mixture by tokens takes the lengths of records from it.
-        return getattr(self._traced_source, "_source", None)
-
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Keep the elements of a slice of the source."""
         part = copy.copy(self._traced_source)

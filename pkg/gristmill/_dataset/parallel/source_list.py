@@ -232,7 +232,14 @@ class SourceList:
         name, dataset = self.names[number], self._datasets[number]
         get = getattr(getattr(dataset, "_source", dataset), "lengths", None)
         if name in self._given_lengths:
-            return self._check_lengths(number, self._given_lengths[name])
+            given = self._check_lengths(number, self._given_lengths[name])
+            if given is not None and given.min(initial=0) < 0:
+                record = int(np.argmax(given < 0))
+                raise ValueError(
+                    f"The lengths of {name!r} must be at least 0, got {given[record]}"
+                    f" for record {record}."
+                )
+            return given
         return self._check_lengths(number, get()) if callable(get) else None
 
     def _check_lengths(self, number: int, lengths: Any) -> Lengths:
