@@ -26,7 +26,9 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::line_index(m);
   gristmill::bind::document_index(m);
   gristmill::bind::megatron_index(m);
+  gristmill::bind::array_file(m);  // Before its users.
   gristmill::bind::token_rows(m);
+  gristmill::bind::blend(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);
