@@ -102,7 +102,7 @@ def test_bad_arguments_are_refused(documents):
         documents.concat_and_chunk(0)
     with pytest.raises(ValueError, match="multiple of sequence_length, got 5 and 2"):
         documents.concat_and_chunk(2, max_sequence_length=5)
-    with pytest.raises(TypeError, match="source of tokens, such as a Meg.* got list"):
+    with pytest.raises(TypeError, match="such as a MegatronDataSource, got list"):
         sources.ConcatAndChunkDataSource([], 2)
     with pytest.raises(ValueError, match=r"should be in \[0, num_records\), got 4 for"):
         documents.concat_and_chunk(2)[4]

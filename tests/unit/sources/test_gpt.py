@@ -1,51 +1,18 @@
 """Tests that GPTDataSource serves the samples of megatron.core's GPTDataset."""
 
-import logging
-import warnings
+import pickle
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import gristmill
 from gristmill import sources
-from support import extras
+from support.megatron_samples import EOD, PAD, assert_same, build_theirs
 from support.token_files import write_megatron
 
-gpt = extras.megatron("datasets.gpt_dataset")
-builder = extras.megatron("datasets.blended_megatron_dataset_builder")
-
-logging.getLogger("megatron").setLevel(logging.WARNING)
-
 SUBSETS = ("train", "valid", "test")
-EOD = 0
-PAD = 9
-
-
-class Tokenizer:
-    """What a GPTDatasetConfig asks of a tokenizer."""
-
-    vocab_size = 100
-    eod = EOD
-
-    def __init__(self, pad):
-        self.pad = pad
-        self.unique_identifiers = {"pad": pad}
-
-
-def build_theirs(prefix, config, num_samples, split):
-    """Return the train, valid and test sets that Megatron builds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        full = gpt.GPTDatasetConfig(
-            blend=([prefix], None),
-            split=split,
-            path_to_cache=f"{prefix}-cache",
-            **config,
-        )
-        return builder.BlendedMegatronDatasetBuilder(
-            gpt.GPTDataset, [num_samples] * 3, lambda: True, full
-        ).build()
-
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=12).filter(any)
 FLAGS = st.fixed_dictionaries(
@@ -63,20 +30,8 @@ FLAGS = st.fixed_dictionaries(
 )
 
 
-def assert_same(ours, theirs):
-    assert len(ours) == len(theirs)
-    for key, sample in enumerate(ours):
-        # Megatron changes its cached loss mask if the first sample has padding.
-        theirs.masks_and_position_ids_are_cached = False
-        expected = theirs[key]
-        assert list(sample) == list(expected)
-        for name, array in sample.items():
-            assert array.dtype == expected[name].numpy().dtype, name
-            np.testing.assert_array_equal(array, expected[name].numpy(), name)
-
-
 @given(LENGTHS, FLAGS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_samples_match_megatron(tmp_path_factory, lengths, flags, data):
     if flags["add_extra_token_to_sequence"]:
         # Megatron fails if an incomplete sample ends with an empty document.
@@ -109,11 +64,103 @@ def test_samples_match_megatron(tmp_path_factory, lengths, flags, data):
     except ValueError as error:
         assert "source must have tokens" in str(error)
         assume(False)  # Megatron never returns then.
-    config = {"random_seed": seed, "sequence_length": length, **flags}
     theirs = build_theirs(
-        prefix, config | {"tokenizer": Tokenizer(PAD)}, num_samples, split
+        [prefix],
+        None,
+        num_samples,
+        split,
+        random_seed=seed,
+        sequence_length=length,
+        **flags,
     )
     theirs = [dataset for dataset in theirs if dataset is not None]
     assert len(ours) == len(theirs)
     for our_source, dataset in zip(ours, theirs, strict=True):
         assert_same(our_source, dataset)
+
+
+@pytest.fixture
+def documents(tmp_path):
+    random = np.random.default_rng(0)
+    write_megatron(
+        tmp_path / "train",
+        [random.integers(0, 12, random.integers(1, 30)) for _ in range(20)],
+        np.uint16,
+    )
+    return sources.MegatronDataSource(str(tmp_path / "train"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loader_serves_samples_and_resumes(documents, workers):
+    samples = sources.GPTDataSource(documents, 8, seed=1, num_samples=40)
+    loader = gristmill.DataLoader(
+        data_source=samples,
+        sampler=gristmill.SequentialSampler(len(samples)),
+        operations=[gristmill.Batch(4)],
+        worker_count=workers,
+        streams=1,
+    )
+    iterator = iter(loader)
+    next(iterator)
+    state = iterator.get_state()
+    expected = [next(iterator)["tokens"].tolist() for _ in range(3)]
+    resumed = iter(loader)
+    resumed.set_state(state)
+    assert [next(resumed)["tokens"].tolist() for _ in range(3)] == expected
+    assert expected[0] == [samples[i]["tokens"].tolist() for i in range(4, 8)]
+
+
+def test_samples_have_their_own_memory(documents):
+    samples = sources.GPTDataSource(documents, 8, seed=1)
+    first, second = samples.__getitems__([0, 1])
+    kept = {name: array.copy() for name, array in second.items()}
+    for array in first.values():
+        array[:] = 99
+    first["tokens"][:] = 98
+    assert first["labels"].tolist() == [99] * 8
+    for name, array in second.items():
+        np.testing.assert_array_equal(array, kept[name])
+
+
+def test_pickled_samples_equal_the_original(documents):
+    samples = sources.GPTDataSource(documents, 8, seed=1, split="1,1,0", subset="valid")
+    again = pickle.loads(pickle.dumps(samples))
+    assert repr(again) == repr(samples)
+    assert [sample["tokens"].tolist() for sample in again] == [
+        sample["tokens"].tolist() for sample in samples
+    ]
+
+
+def test_data_without_a_full_sample_has_none(documents):
+    assert len(sources.GPTDataSource(documents, 10_000, seed=1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"seed": -1}, ValueError, r"seed must be from 0 to 2\*\*32 - 1, got -1"),
+        ({"seed": None}, TypeError, "seed must be an int, got NoneType"),
+        ({"num_samples": -1}, ValueError, "num_samples must be >= 0, got -1"),
+        ({"num_samples": 2**40}, ValueError, "less than .* Decrease num_samples"),
+        ({"subset": "dev"}, ValueError, "'valid' or 'test', got 'dev'"),
+        ({"split": "0,1"}, ValueError, "have documents for 'train', got '0,1'"),
+        ({"split": "1,1,1,1"}, ValueError, "shares of train, valid and test"),
+        ({"split": "all"}, ValueError, "such as '99,1,0', got 'all'"),
+        ({"split": "-1,2"}, ValueError, "such as '99,1,0', got '-1,2'"),
+        ({"split": "1..2"}, ValueError, "such as '99,1,0', got '1..2'"),
+        ({"split": 3}, TypeError, "split must be a str or None, got int"),
+        ({"eod_mask_loss": True}, ValueError, "because eod_mask_loss needs it"),
+        ({"eod_mask_loss": 3}, TypeError, "must be True or False, got int"),
+        ({"pad_id": "0"}, TypeError, "pad_id must be an int, got str"),
+    ],
+)
+def test_bad_arguments_are_refused(documents, options, error, match):
+    with pytest.raises(error, match=match):
+        sources.GPTDataSource(documents, 8, **{"seed": 1} | options)
+
+
+def test_documents_without_tokens_are_refused(tmp_path):
+    write_megatron(tmp_path / "empty", [[], []], np.uint16)
+    source = sources.MegatronDataSource(str(tmp_path / "empty"))
+    with pytest.raises(ValueError, match="got none in 2 documents of"):
+        sources.GPTDataSource(source, 8, seed=1)
