@@ -29,8 +29,10 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::line_file(m);
   gristmill::bind::document_index(m);
   gristmill::bind::megatron_index(m);
+  gristmill::bind::array_file(m);  // Before its users.
   gristmill::bind::token_rows(m);
   gristmill::bind::mds_index(m);
+  gristmill::bind::blend(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

@@ -501,6 +501,77 @@ def open_megatron_file(
 def open_mds_shard(
     file: str | RangeReader, access: str, samples: int, bytes: int
 ) -> SpanFile: ...
+# csrc/bindings/files/bind_array_file.cpp
+
+@final
+class ArrayPlace:
+    def __init__(
+        self, key: int, index_paths: Sequence[str], data_path: str
+    ) -> None: ...
+    @property
+    def key(self) -> int: ...
+
+# csrc/bindings/tokens/bind_token_rows.cpp
+
+@final
+class ShuffleRule:
+    def __init__(
+        self,
+        *,
+        seed: int,
+        row_tokens: int,
+        has_extra_token: bool,
+        epochs: int,
+        first_epochs: int,
+        rows: int,
+        first_rows: int,
+        tokens: int,
+    ) -> None: ...
+
+@final
+class TokenRows:
+    @staticmethod
+    def chunked(
+        lengths: NDArray[Any],
+        longest: int,
+        row_tokens: int,
+        documents: Sequence[int],
+        rows: Sequence[int],
+        place: ArrayPlace,
+    ) -> TokenRows: ...
+    @staticmethod
+    def shuffled(
+        lengths: NDArray[Any], longest: int, rule: ShuffleRule, place: ArrayPlace
+    ) -> TokenRows: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def index_path(self) -> str: ...
+    def rows(
+        self, keys: NDArray[np.int64]
+    ) -> tuple[
+        NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
+    ]: ...
+    def array(self, i: int) -> bytes: ...
+
+def summarize_lengths(lengths: NDArray[Any]) -> tuple[int, int, int]: ...
+
+# csrc/bindings/tokens/bind_blend.cpp
+
+@final
+class Blend:
+    @staticmethod
+    def weighted(weights: Sequence[float], size: int, place: ArrayPlace) -> Blend: ...
+    @staticmethod
+    def exhaustive(sizes: Sequence[int], place: ArrayPlace) -> Blend: ...
+    @property
+    def counts(self) -> list[int]: ...
+    @property
+    def index_path(self) -> str: ...
+    def __len__(self) -> int: ...
+    def find(
+        self, keys: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 
 # csrc/bindings/schedule/bind_scheduler.cpp
 

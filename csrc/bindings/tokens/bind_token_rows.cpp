@@ -11,14 +11,15 @@ namespace {
 
 // Views the lengths, which must be int32 or int64.
 DocumentLengths lengths_in(const py::array& array) {
-  if (array.ndim() == 1 && is_aligned(array) &&
-      (array.flags() & py::array::c_style) != 0) {
+  if (array.ndim() == 1 && (array.flags() & py::array::c_style) != 0) {
     const auto size = static_cast<std::size_t>(array.size());
     if (py::dtype::of<std::int32_t>().equal(array.dtype())) {
-      return std::span(static_cast<const std::int32_t*>(array.data()), size);
+      return std::span(
+          static_cast<const LengthBytes<std::int32_t>*>(array.data()), size);
     }
     if (py::dtype::of<std::int64_t>().equal(array.dtype())) {
-      return std::span(static_cast<const std::int64_t*>(array.data()), size);
+      return std::span(
+          static_cast<const LengthBytes<std::int64_t>*>(array.data()), size);
     }
   }
   throw py::value_error(
@@ -44,7 +45,7 @@ std::unique_ptr<TokenRows> chunked(const py::array& array, std::int64_t longest,
                                    std::int64_t row_tokens,
                                    const std::vector<std::size_t>& documents,
                                    const std::vector<std::size_t>& rows,
-                                   const RowsPlace& place) {
+                                   const ArrayFile::Place& place) {
   const DocumentLengths lengths = lengths_in(array);
   ChunkRule rule{row_tokens, {}};
   for (std::size_t i = 0; i < documents.size(); ++i) {
@@ -59,7 +60,7 @@ std::unique_ptr<TokenRows> chunked(const py::array& array, std::int64_t longest,
 std::unique_ptr<TokenRows> shuffled(const py::array& array,
                                     std::int64_t longest,
                                     const ShuffleRule& rule,
-                                    const RowsPlace& place) {
+                                    const ArrayFile::Place& place) {
   const DocumentLengths lengths = lengths_in(array);
   const auto owner = owner_of(array);
   return std::make_unique<TokenRows>(checked(unlocked([&] {
@@ -68,7 +69,8 @@ std::unique_ptr<TokenRows> shuffled(const py::array& array,
 }
 
 py::array_t<std::int64_t> to_array(const std::vector<std::int64_t>& values) {
-  return {static_cast<py::ssize_t>(values.size()), values.data()};
+  return py::array_t<std::int64_t>(static_cast<py::ssize_t>(values.size()),
+                                   values.data());
 }
 
 using Keys = py::array_t<std::int64_t, py::array::c_style>;
@@ -89,10 +91,6 @@ py::tuple rows(const TokenRows& all, const Keys& keys) {
 }  // namespace
 
 void token_rows(py::module_& m) {
-  py::class_<RowsPlace>(m, "RowsPlace", "Where an index of rows is kept.",
-                        py::is_final())
-      .def(py::init<std::uint64_t, std::vector<std::string>, std::string>(),
-           "key"_a, "index_paths"_a, "data_path"_a);
   py::class_<ShuffleRule>(m, "ShuffleRule", "Megatron's order of rows.",
                           py::is_final())
       .def(py::init([](std::uint32_t seed, std::int64_t row_tokens,

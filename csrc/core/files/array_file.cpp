@@ -57,9 +57,9 @@ std::array<std::uint32_t, 3> checksums_of(const ArrayHeader& header,
 }
 
 // Computes the arrays.  Returns the contents of the file.
-Result<OwnMemory> build_image(const ArrayFile::Identity& identity,
+Result<OwnMemory> build_image(std::uint64_t key, const ArrayFile::Sizes& sizes,
                               const ArrayFile::Build& build) {
-  const std::uint64_t body_size = body_bytes(identity.sizes);
+  const std::uint64_t body_size = body_bytes(sizes);
   OwnMemory image;
   if (!image.resize(sizeof(ArrayHeader) + body_size)) {
     return Status(Code::kNoMemory, "no memory for an index of ", body_size,
@@ -70,14 +70,14 @@ Result<OwnMemory> build_image(const ArrayFile::Identity& identity,
   std::array<std::span<std::byte>, ArrayFile::kMaxArrays> arrays;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    arrays[i] = body.subspan(begin, identity.sizes[i]);
-    const std::size_t end = begin + identity.sizes[i];
-    begin += round_up(identity.sizes[i], kAlignment);
+    arrays[i] = body.subspan(begin, sizes[i]);
+    const std::size_t end = begin + sizes[i];
+    begin += round_up(sizes[i], kAlignment);
     std::memset(body.data() + end, 0, begin - end);
   }
   std::memset(body.data() + begin, 0, body.size() - begin);
   TRY(build(arrays));
-  ArrayHeader header{.key = identity.key, .sizes = identity.sizes};
+  ArrayHeader header{.key = key, .sizes = sizes};
   header.checksums = checksums_of(header, body);
   std::memcpy(image.data(), &header, sizeof header);
   return image;
@@ -90,72 +90,74 @@ Status save(std::span<const std::byte> image, const std::string& path) {
 
 }  // namespace
 
-ArrayFile::ArrayFile(const Identity& identity, std::span<const std::byte> image,
+ArrayFile::ArrayFile(const Sizes& sizes, std::span<const std::byte> image,
                      std::shared_ptr<const void> owner, std::string path)
     : owner_(std::move(owner)), path_(std::move(path)) {
   std::size_t begin = sizeof(ArrayHeader);
   for (std::size_t i = 0; i < kMaxArrays; ++i) {
-    arrays_[i] = image.subspan(begin, identity.sizes[i]);
-    begin += round_up(identity.sizes[i], kAlignment);
+    arrays_[i] = image.subspan(begin, sizes[i]);
+    begin += round_up(sizes[i], kAlignment);
   }
 }
 
-Result<ArrayFile> ArrayFile::load(const std::string& path,
-                                  const Identity& identity, bool trusted) {
+Result<ArrayFile> ArrayFile::load(const std::string& path, std::uint64_t key,
+                                  const Sizes& sizes, bool trusted) {
   const std::shared_ptr<const File> file =
       TRY(LocalFile::open(path, LocalFile::Access::kMmapAll));
   const auto bytes = file->mapped();
-  const ArrayHeader expected{.key = identity.key, .sizes = identity.sizes};
+  const ArrayHeader expected{.key = key, .sizes = sizes};
   ArrayHeader header;
-  if (bytes.size() != sizeof header + body_bytes(identity.sizes)) {
+  if (bytes.size() != sizeof header + body_bytes(sizes)) {
     return damaged(path, ": not this index");
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != expected.magic || header.version != expected.version ||
-      Identity{header.key, header.sizes} != identity) {
+      header.key != key || header.sizes != sizes) {
     return damaged(path, ": not this index");
   }
   if (!trusted &&
       header.checksums != checksums_of(header, bytes.subspan(sizeof header))) {
     return damaged(path, ": the index is damaged");
   }
-  return ArrayFile(identity, bytes, file, path);
+  return ArrayFile(sizes, bytes, file, path);
 }
 
-Result<ArrayFile> ArrayFile::load_or_build(const Identity& identity,
-                                           std::span<const std::string> paths,
-                                           const std::string& data_path,
+Result<ArrayFile> ArrayFile::load_or_build(const Place& place,
+                                           const Sizes& sizes,
                                            const Build& build) {
   const auto load_first = [&]() -> std::optional<ArrayFile> {
-    for (const std::string& path : paths) {
-      auto found = load(path, identity, /*trusted=*/false);
+    for (const std::string& path : place.index_paths) {
+      auto found = load(path, place.key, sizes, /*trusted=*/false);
       if (found.ok()) return std::move(found).value();
     }
     return std::nullopt;
   };
-  for (const auto size : identity.sizes) {
+  for (const auto size : sizes) {
     if (size > kMaxArrayBytes) {
       return Status(Code::kNoMemory, "no memory for an index of ", size,
                     " bytes");
     }
   }
   if (auto found = load_first()) return *std::move(found);
-  const std::chrono::milliseconds build_time(body_bytes(identity.sizes) /
-                                             kSlowestBytesPerMs);
-  const FileLock lock(data_path, kMinWait + build_time);
-  if (lock.was_contended()) {
-    if (auto found = load_first()) return *std::move(found);
+  std::optional<FileLock> lock;
+  if (!place.index_paths.empty()) {
+    const std::chrono::milliseconds build_time(body_bytes(sizes) /
+                                               kSlowestBytesPerMs);
+    lock.emplace(place.data_path, kMinWait + build_time);
+    if (lock->was_contended()) {
+      if (auto found = load_first()) return *std::move(found);
+    }
   }
-  const auto image =
-      std::make_shared<const OwnMemory>(TRY(build_image(identity, build)));
+  const auto image = std::make_shared<const OwnMemory>(
+      TRY(build_image(place.key, sizes, build)));
   const std::span<const std::byte> bytes(image->data(), image->size());
-  for (const std::string& path : paths) {
+  for (const std::string& path : place.index_paths) {
     if (!save(bytes, path).ok()) continue;
-    auto saved = load(path, identity, /*trusted=*/true);
+    auto saved = load(path, place.key, sizes, /*trusted=*/true);
     if (saved.ok()) return std::move(saved).value();
     break;
   }
-  return ArrayFile(identity, bytes, image, "");
+  return ArrayFile(sizes, bytes, image, "");
 }
 
 }  // namespace gristmill

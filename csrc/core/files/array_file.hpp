@@ -27,6 +27,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/status.hpp"
 
@@ -37,27 +38,26 @@ class ArrayFile {
   static constexpr std::size_t kMaxArrays = 4;
   using Sizes = std::array<std::uint64_t, kMaxArrays>;
 
-  // Identifies the arrays.
-  struct Identity {
-    std::uint64_t key = 0;
-    Sizes sizes{};  // In bytes; 0 for arrays that are not used.
-    bool operator==(const Identity&) const = default;
+  // Where the arrays are kept, in the order of preference.
+  struct Place {
+    std::uint64_t key = 0;  // A hash of everything that they depend on.
+    std::vector<std::string> index_paths;
+    // A file that a process locks while it builds the arrays.  It may be
+    // missing.
+    std::string data_path;
   };
 
   // Fills the arrays, whose bytes are uninitialized.
   using Build = std::function<Status(
       const std::array<std::span<std::byte>, kMaxArrays>&)>;
 
-  // Returns the arrays of the file at the first of `paths` that has this
-  // identity.  If there is none, calls `build`, and saves the arrays at the
-  // first path that is writable.
+  // Returns the arrays of the first file with this key and these sizes in
+  // bytes.  If there is none, calls `build`, and saves the arrays at the first
+  // path that is writable.
   //
-  // If another thread or process is building arrays of the file at
-  // `data_path`, waits for it, but not much longer than building takes, and
-  // then builds them, too.  There may be no such file.
-  static Result<ArrayFile> load_or_build(const Identity& identity,
-                                         std::span<const std::string> paths,
-                                         const std::string& data_path,
+  // If another thread or process has the lock, waits for it, but not much
+  // longer than building takes, and then builds the arrays, too.
+  static Result<ArrayFile> load_or_build(const Place& place, const Sizes& sizes,
                                          const Build& build);
 
   // Returns an array, aligned to 64 bytes.  REQUIRES: i < kMaxArrays.
@@ -69,12 +69,12 @@ class ArrayFile {
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
-  ArrayFile(const Identity& identity, std::span<const std::byte> image,
+  ArrayFile(const Sizes& sizes, std::span<const std::byte> image,
             std::shared_ptr<const void> owner, std::string path);
 
   // Returns the arrays of a file, without checking them if it is `trusted`.
-  static Result<ArrayFile> load(const std::string& path,
-                                const Identity& identity, bool trusted);
+  static Result<ArrayFile> load(const std::string& path, std::uint64_t key,
+                                const Sizes& sizes, bool trusted);
 
   std::array<std::span<const std::byte>, kMaxArrays> arrays_;
   std::shared_ptr<const void> owner_;  // Keeps the arrays alive.

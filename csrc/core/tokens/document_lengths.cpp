@@ -12,28 +12,29 @@ constexpr HighwayHash::Key kLengthsKey{0x316e656c, 0, 0, 0};  // "len1"
 constexpr std::size_t kLengthsAtOnce = 8192;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 62;
 
-template <class Length>
-Result<LengthSummary> summarize_all(std::span<const Length> lengths) {
+template <class Value>
+Result<LengthSummary> summarize_all(
+    std::span<const LengthBytes<Value>> lengths) {
   HighwayHash hash(kLengthsKey);
   LengthSummary all;
   for (std::size_t begin = 0; begin < lengths.size(); begin += kLengthsAtOnce) {
     const auto some = lengths.subspan(
         begin, std::min(kLengthsAtOnce, lengths.size() - begin));
     hash.append(std::as_bytes(some));
-    Length shortest = 0;
-    Length longest = 0;
+    Value shortest = 0;
+    Value longest = 0;
     // Unsigned, because a sum of damaged lengths may overflow.
     std::uint64_t tokens = 0;
-    for (const Length length : some) {
+    for (const Value length : some) {
       shortest = std::min(shortest, length);
       longest = std::max(longest, length);
       tokens += static_cast<std::uint64_t>(length);
     }
     if (shortest < 0) {
-      const auto bad =
-          std::find_if(some.begin(), some.end(), [](auto l) { return l < 0; });
-      return Status(Code::kInvalidArgument, "lengths must be >= 0, got ", *bad,
-                    " for document ",
+      const auto bad = std::find_if(some.begin(), some.end(),
+                                    [](Value length) { return length < 0; });
+      return Status(Code::kInvalidArgument, "lengths must be >= 0, got ",
+                    Value{*bad}, " for document ",
                     begin + static_cast<std::size_t>(bad - some.begin()));
     }
     all.longest = std::max<std::int64_t>(all.longest, longest);

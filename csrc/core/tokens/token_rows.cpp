@@ -13,7 +13,6 @@
 namespace gristmill {
 namespace {
 
-constexpr std::size_t kMaxDocuments = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMaxNarrow = std::numeric_limits<std::int32_t>::max();
 
 std::size_t size_of(const DocumentLengths& lengths) {
@@ -50,7 +49,7 @@ Result<TokenRows> TokenRows::chunked(const DocumentLengths& lengths,
                                      std::shared_ptr<const void> owner,
                                      std::int64_t longest,
                                      const ChunkRule& rule,
-                                     const RowsPlace& place) {
+                                     const ArrayFile::Place& place) {
   const bool is_wide = needs_wide(size_of(lengths), longest);
   std::size_t rows = 0;
   std::size_t documents = 0;
@@ -59,10 +58,8 @@ Result<TokenRows> TokenRows::chunked(const DocumentLengths& lengths,
     documents += part.documents;
   }
   assert(documents == size_of(lengths));
-  const ArrayFile::Identity identity{place.key,
-                                     {0, rows * start_bytes(is_wide), 0, 0}};
   ArrayFile arrays = TRY(ArrayFile::load_or_build(
-      identity, place.index_paths, place.data_path, [&](const auto& to) {
+      place, {0, rows * start_bytes(is_wide), 0, 0}, [&](const auto& to) {
         return build_chunked(lengths, rule, is_wide, {{}, to[1], {}});
       }));
   return TokenRows(lengths, std::move(owner), std::move(arrays), rows,
@@ -73,23 +70,14 @@ Result<TokenRows> TokenRows::shuffled(const DocumentLengths& lengths,
                                       std::shared_ptr<const void> owner,
                                       std::int64_t longest,
                                       const ShuffleRule& rule,
-                                      const RowsPlace& place) {
+                                      const ArrayFile::Place& place) {
   const std::size_t documents = size_of(lengths);
-  if ((documents > 0 && rule.epochs > kMaxDocuments / documents) ||
-      rule.rows > kMaxDocuments) {
-    return Status(Code::kInvalidArgument,
-                  "a shuffled order must have less than 2**32 documents and "
-                  "rows, got ",
-                  documents, " documents in ", rule.epochs, " epochs and ",
-                  rule.rows, " rows: split the data set");
-  }
   const std::size_t positions = documents * rule.epochs;
   const bool is_wide = needs_wide(positions, longest);
-  const ArrayFile::Identity identity{
-      place.key,
-      {4 * positions, rule.rows * start_bytes(is_wide), 4 * rule.rows, 0}};
   ArrayFile arrays = TRY(ArrayFile::load_or_build(
-      identity, place.index_paths, place.data_path, [&](const auto& to) {
+      place,
+      {4 * positions, rule.rows * start_bytes(is_wide), 4 * rule.rows, 0},
+      [&](const auto& to) {
         return build_shuffled(lengths, rule, is_wide,
                               {words_in(to[0]), to[1], words_in(to[2])});
       }));

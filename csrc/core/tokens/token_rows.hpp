@@ -37,13 +37,6 @@ struct RowSpans {
   std::vector<std::int64_t> ends;
 };
 
-// Identifies the arrays on the disk and in the system.
-struct RowsPlace {
-  std::uint64_t key = 0;  // A hash of the lengths and of the rule.
-  std::vector<std::string> index_paths;
-  std::string data_path;  // See ArrayFile::load_or_build().
-};
-
 class TokenRows {
  public:
   // Loads the list, or builds and saves it.  `owner` keeps the lengths alive.
@@ -52,15 +45,16 @@ class TokenRows {
   static Result<TokenRows> chunked(const DocumentLengths& lengths,
                                    std::shared_ptr<const void> owner,
                                    std::int64_t longest, const ChunkRule& rule,
-                                   const RowsPlace& place);
+                                   const ArrayFile::Place& place);
 
   // Likewise.
-  // REQUIRES: first_epochs <= epochs; first_rows <= rows.
+  // REQUIRES: first_epochs <= epochs; first_rows <= rows; less than 2**32 rows,
+  // and documents in all epochs.
   static Result<TokenRows> shuffled(const DocumentLengths& lengths,
                                     std::shared_ptr<const void> owner,
                                     std::int64_t longest,
                                     const ShuffleRule& rule,
-                                    const RowsPlace& place);
+                                    const ArrayFile::Place& place);
 
   [[nodiscard]] std::size_t size() const { return rows_; }
 

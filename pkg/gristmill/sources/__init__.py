@@ -23,7 +23,12 @@ if TYPE_CHECKING:
         ArrayRecordDataSource as ArrayRecordDataSource,
     )
     from gristmill.sources._bag import BagDataSource as BagDataSource
+    from gristmill.sources._blended import BlendedDataSource as BlendedDataSource
+    from gristmill.sources._concat_and_chunk import (
+        ConcatAndChunkDataSource as ConcatAndChunkDataSource,
+    )
     from gristmill.sources._folder import FolderDataSource as FolderDataSource
+    from gristmill.sources._gpt import GPTDataSource as GPTDataSource
     from gristmill.sources._json_lines import JsonLinesDataSource as JsonLinesDataSource
     from gristmill.sources._mds import MDSDataSource as MDSDataSource
     from gristmill.sources._megatron import MegatronDataSource as MegatronDataSource
@@ -177,7 +182,10 @@ _EAGER_NAMES = "RandomAccessDataSource RangeDataSource TableSource"
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
     "sources._bag": "BagDataSource",
+    "sources._blended": "BlendedDataSource",
+    "sources._concat_and_chunk": "ConcatAndChunkDataSource",
     "sources._folder": "FolderDataSource",
+    "sources._gpt": "GPTDataSource",
     "sources._json_lines": "JsonLinesDataSource",
     "sources._mds": "MDSDataSource",
     "sources._megatron": "MegatronDataSource",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_source import RecordSource
+
+if TYPE_CHECKING:
+    from gristmill.sources._concat_and_chunk import ConcatAndChunkDataSource
 
 Tokens = npt.NDArray[np.number[Any]]
 Numbers = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
@@ -91,6 +95,48 @@ class TokenSource(RecordSource[Tokens]):
                 f" {len(keys)}, {len(first)} and {len(last)}."
             )
         return self._reader.read_slices(keys, first, last, self._dtype.itemsize)
+
+    def records_per_file(self) -> list[int]:
+        """Return the number of records of each file.
+
+        Returns:
+            One number for each of `paths`.
+        """
+        return [int(count) for _, count in self._ranges]
+
+    def concat_and_chunk(
+        self,
+        sequence_length: int,
+        *,
+        max_sequence_length: int | None = None,
+        per_file: bool = True,
+        index_dir: str | os.PathLike[str] | None = None,
+    ) -> ConcatAndChunkDataSource:
+        """Cut the tokens of all records, one after the other, into rows.
+
+        Args:
+            sequence_length: Tokens of a row.
+            max_sequence_length: See `ConcatAndChunkDataSource`, as for the others.
+            per_file: Whether the rest of each file is dropped.
+            index_dir: The folder for the index of the rows.
+
+        Returns:
+            A source whose record ``k`` is an array of shape ``(sequence_length,)``.
+
+        Raises:
+            TypeError: An argument has another type.
+            ValueError: A length is less than 1, or `max_sequence_length` is not a
+                multiple of `sequence_length`.
+        """
+        from gristmill.sources._concat_and_chunk import ConcatAndChunkDataSource
+
+        return ConcatAndChunkDataSource(
+            self,
+            sequence_length,
+            max_sequence_length=max_sequence_length,
+            per_file=per_file,
+            index_dir=index_dir,
+        )
 
 
 def _as_int64(numbers: Numbers) -> Int64Array:
