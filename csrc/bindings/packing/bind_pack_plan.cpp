@@ -15,6 +15,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/indices/positions.hpp"
+#include "bindings/tokens/document_lengths.hpp"
 #include "core/packing/pack_plan.hpp"
 #include "core/packing/row_order.hpp"
 
@@ -67,25 +68,6 @@ struct PlanHandle {
   std::unique_ptr<PackPlan> plan;
 };
 
-DocumentLengths view_of(const py::array& lengths) {
-  const auto dtype = lengths.dtype();
-  if (dtype.kind() != 'i' || (dtype.itemsize() != 4 && dtype.itemsize() != 8) ||
-      !dtype.attr("isnative").cast<bool>()) {
-    throw py::type_error(concat("lengths must be int32 or int64, got ",
-                                py::str(dtype).cast<std::string>()));
-  }
-  if (lengths.ndim() != 1) {
-    throw py::value_error(
-        concat("lengths must have one dimension, got ", lengths.ndim()));
-  }
-  if ((lengths.flags() & py::array::c_style) == 0) {
-    throw py::value_error("lengths must be C-contiguous: copy them");
-  }
-  return {{static_cast<const std::byte*>(lengths.data()),
-           static_cast<std::size_t>(lengths.nbytes())},
-          static_cast<std::size_t>(dtype.itemsize())};
-}
-
 // Returns the numbers.  An empty array would mean that there are none.
 std::vector<double> vector_of(const Costs& costs) {
   if (costs.ndim() != 1 || costs.size() == 0) {
@@ -100,7 +82,7 @@ PlanHandle make_plan(const py::array& lengths, std::int64_t capacity,
                      std::optional<std::uint32_t> seed, std::int64_t num_epochs,
                      const std::optional<Costs>& span_costs,
                      std::int64_t group_rows, const std::string& counts_path) {
-  const auto view = view_of(lengths);
+  const auto view = view_of_lengths(lengths);
   const Options options{
       .capacity = capacity,
       .method = value_of(kMethods, method, "method"),

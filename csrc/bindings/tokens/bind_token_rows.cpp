@@ -1,30 +1,15 @@
 // Binds core/tokens/token_rows.hpp and core/tokens/document_lengths.hpp.
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <memory>
 
 #include "bindings/bind.hpp"
+#include "bindings/tokens/document_lengths.hpp"
 #include "core/tokens/token_rows.hpp"
 
 namespace gristmill::bind {
 namespace {
-
-// Views the lengths, which must be int32 or int64.
-DocumentLengths lengths_in(const py::array& array) {
-  if (array.ndim() == 1 && (array.flags() & py::array::c_style) != 0) {
-    const auto size = static_cast<std::size_t>(array.size());
-    if (py::dtype::of<std::int32_t>().equal(array.dtype())) {
-      return std::span(
-          static_cast<const LengthBytes<std::int32_t>*>(array.data()), size);
-    }
-    if (py::dtype::of<std::int64_t>().equal(array.dtype())) {
-      return std::span(
-          static_cast<const LengthBytes<std::int64_t>*>(array.data()), size);
-    }
-  }
-  throw py::value_error(
-      "lengths must be a contiguous array of int32 or int64 with one axis");
-}
 
 // Returns a pointer that keeps an object alive.  It is copied without the GIL.
 std::shared_ptr<const void> owner_of(const py::array& array) {
@@ -35,9 +20,11 @@ std::shared_ptr<const void> owner_of(const py::array& array) {
 }
 
 py::tuple summarize_lengths(const py::array& array) {
-  const DocumentLengths lengths = lengths_in(array);
-  const LengthSummary all =
-      checked(unlocked([&] { return summarize(lengths); }));
+  const DocumentLengths lengths = view_of_lengths(array);
+  // No document is longer than the largest capacity.
+  const LengthTotals all = checked(unlocked([&] {
+    return total_lengths(lengths, std::numeric_limits<std::int64_t>::max());
+  }));
   return py::make_tuple(all.tokens, all.longest, all.hash);
 }
 
@@ -46,7 +33,7 @@ std::unique_ptr<TokenRows> chunked(const py::array& array, std::int64_t longest,
                                    const std::vector<std::size_t>& documents,
                                    const std::vector<std::size_t>& rows,
                                    const ArrayFile::Place& place) {
-  const DocumentLengths lengths = lengths_in(array);
+  const DocumentLengths lengths = view_of_lengths(array);
   ChunkRule rule{row_tokens, {}};
   for (std::size_t i = 0; i < documents.size(); ++i) {
     rule.parts.push_back({documents.at(i), rows.at(i)});
@@ -61,7 +48,7 @@ std::unique_ptr<TokenRows> shuffled(const py::array& array,
                                     std::int64_t longest,
                                     const ShuffleRule& rule,
                                     const ArrayFile::Place& place) {
-  const DocumentLengths lengths = lengths_in(array);
+  const DocumentLengths lengths = view_of_lengths(array);
   const auto owner = owner_of(array);
   return std::make_unique<TokenRows>(checked(unlocked([&] {
     return TokenRows::shuffled(lengths, owner, longest, rule, place);

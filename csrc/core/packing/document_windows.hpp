@@ -13,7 +13,7 @@
 #include <optional>
 #include <span>
 
-#include "core/packing/document_lengths.hpp"
+#include "core/tokens/document_lengths.hpp"
 
 namespace gristmill {
 

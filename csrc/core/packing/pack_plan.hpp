@@ -23,7 +23,7 @@
 
 #include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
-#include "core/packing/document_lengths.hpp"
+#include "core/tokens/document_lengths.hpp"
 #include "core/packing/document_windows.hpp"
 #include "core/packing/packed_window.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/status.hpp"
-#include "core/packing/document_lengths.hpp"
+#include "core/tokens/document_lengths.hpp"
 #include "core/packing/document_windows.hpp"
 #include "core/packing/row_fit.hpp"
 

@@ -1,59 +1,90 @@
 #include "core/tokens/document_lengths.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/highway_hash.hpp"
 
 namespace gristmill {
 namespace {
 
-constexpr HighwayHash::Key kLengthsKey{0x316e656c, 0, 0, 0};  // "len1"
-// Lengths that stay in the cache between hashing and adding them.
-constexpr std::size_t kLengthsAtOnce = 8192;
+// The key of the hash of lengths.
+constexpr HighwayHash::Key kLengthsKey{0x31736e656c, 0, 0, 0};  // "lens1"
+
+constexpr std::size_t kBlockLengths = 2048;
+
+// The sum of a block of lengths below this limit fits.
+constexpr std::uint64_t kMaxLength = std::uint64_t{1} << 51;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 62;
 
-template <class Value>
-Result<LengthSummary> summarize_all(
-    std::span<const LengthBytes<Value>> lengths) {
-  HighwayHash hash(kLengthsKey);
-  LengthSummary all;
-  for (std::size_t begin = 0; begin < lengths.size(); begin += kLengthsAtOnce) {
-    const auto some = lengths.subspan(
-        begin, std::min(kLengthsAtOnce, lengths.size() - begin));
-    hash.append(std::as_bytes(some));
-    Value shortest = 0;
-    Value longest = 0;
-    // Unsigned, because a sum of damaged lengths may overflow.
-    std::uint64_t tokens = 0;
-    for (const Value length : some) {
-      shortest = std::min(shortest, length);
-      longest = std::max(longest, length);
-      tokens += static_cast<std::uint64_t>(length);
+Status sum_overflow() {
+  return {Code::kOverflow, "the sum of lengths must be less than 2**62"};
+}
+
+// Checks the lengths of a block, all of whose bits are in `all_bits`.
+Status check_block(std::int64_t first, std::span<const std::int64_t> block,
+                   std::uint64_t all_bits) {
+  if (all_bits < kMaxLength) return {};
+  for (const auto length : block) {
+    if (length < 0) {
+      return {Code::kInvalidArgument, "lengths must be at least 0, got ",
+              length, " for document ", first};
     }
-    if (shortest < 0) {
-      const auto bad = std::find_if(some.begin(), some.end(),
-                                    [](Value length) { return length < 0; });
-      return Status(Code::kInvalidArgument, "lengths must be >= 0, got ",
-                    Value{*bad}, " for document ",
-                    begin + static_cast<std::size_t>(bad - some.begin()));
+    if (static_cast<std::uint64_t>(length) >= kMaxLength) {
+      return {Code::kOverflow, "lengths must be less than 2**51, got ", length,
+              " for document ", first};
     }
-    all.longest = std::max<std::int64_t>(all.longest, longest);
-    if (longest > kMaxTokens / static_cast<std::int64_t>(kLengthsAtOnce) ||
-        all.tokens + static_cast<std::int64_t>(tokens) >= kMaxTokens) {
-      return Status(Code::kInvalidArgument,
-                    "the documents must have less than 2**62 tokens in all");
-    }
-    all.tokens += static_cast<std::int64_t>(tokens);
+    ++first;
   }
-  all.hash = hash.value();
-  return all;
+  return {};
 }
 
 }  // namespace
 
-Result<LengthSummary> summarize(const DocumentLengths& lengths) {
-  return std::visit([](const auto& all) { return summarize_all(all); },
-                    lengths);
+Result<LengthTotals> total_lengths(const DocumentLengths& lengths,
+                                   std::int64_t capacity) {
+  LengthTotals totals{.documents = lengths.size()};
+  HighwayHash hash(kLengthsKey);
+  const auto limit = static_cast<std::uint64_t>(capacity);
+  std::array<std::int64_t, kBlockLengths> numbers;
+  for (std::int64_t first = 0; first < lengths.size();) {
+    const auto left = static_cast<std::uint64_t>(lengths.size() - first);
+    const auto block = std::span(numbers).first(std::min(left, kBlockLengths));
+    lengths.copy(first, block);
+    hash.append(lengths.bytes().subspan(
+        static_cast<std::size_t>(first) * lengths.width(),
+        block.size() * lengths.width()));
+    // With shifts in place of comparisons, for which baseline x86 has no vector
+    // instructions.
+    std::uint64_t all_bits = 0;
+    std::uint64_t tokens = 0;
+    std::uint64_t not_empty = 0;
+    std::uint64_t not_long = 0;
+    std::uint64_t long_tokens = 0;
+    std::int64_t longest = 0;
+    for (const auto number : block) {
+      const auto length = static_cast<std::uint64_t>(number);
+      // 1 if the length is at most the capacity.
+      const auto fits = ~(limit - length) >> 63;
+      all_bits |= length;
+      longest = std::max(longest, number);
+      tokens += length;
+      not_empty += (std::uint64_t{0} - length) >> 63;
+      not_long += fits;
+      long_tokens += length & (fits - 1);
+    }
+    TRY(check_block(first, block, all_bits));
+    totals.longest = std::max(totals.longest, longest);
+    const auto size = static_cast<std::int64_t>(block.size());
+    totals.empty_documents += size - static_cast<std::int64_t>(not_empty);
+    totals.long_documents += size - static_cast<std::int64_t>(not_long);
+    totals.long_tokens += static_cast<std::int64_t>(long_tokens);
+    totals.tokens += static_cast<std::int64_t>(tokens);
+    if (totals.tokens >= kMaxTokens) return sum_overflow();
+    first += static_cast<std::int64_t>(block.size());
+  }
+  totals.hash = hash.value();
+  return totals;
 }
 
 }  // namespace gristmill

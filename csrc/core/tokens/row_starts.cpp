@@ -4,7 +4,6 @@
 #include <atomic>
 #include <numeric>
 #include <type_traits>
-#include <variant>
 
 #include "core/base/pool.hpp"
 #include "core/files/verify.hpp"
@@ -256,12 +255,9 @@ Status build_chunked_as(std::span<const Length> lengths, const ChunkRule& rule,
 template <class Build>
 Status with_types(const DocumentLengths& lengths, bool is_wide,
                   const Build& build) {
-  return std::visit(
-      [&](const auto& all) {
-        return is_wide ? build(all, std::uint64_t{})
-                       : build(all, std::uint32_t{});
-      },
-      lengths);
+  return lengths.visit([&](const auto& all) {
+    return is_wide ? build(all, std::uint64_t{}) : build(all, std::uint32_t{});
+  });
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <limits>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "core/files/verify.hpp"
 #include "core/tokens/row_starts.hpp"
@@ -16,7 +15,7 @@ namespace {
 constexpr std::int64_t kMaxNarrow = std::numeric_limits<std::int32_t>::max();
 
 std::size_t size_of(const DocumentLengths& lengths) {
-  return std::visit([](const auto& all) { return all.size(); }, lengths);
+  return static_cast<std::size_t>(lengths.size());
 }
 
 // Returns true if positions or offsets need 64 bits.
@@ -126,16 +125,14 @@ Status TokenRows::add_row(std::span<const Length> lengths, std::int64_t key,
 Result<RowSpans> TokenRows::spans(std::span<const std::int64_t> keys) const {
   RowSpans spans;
   spans.offsets.push_back(0);
-  const Status status = std::visit(
-      [&](const auto& lengths) -> Status {
-        using Length = typename std::decay_t<decltype(lengths)>::value_type;
-        for (const std::int64_t key : keys) {
-          TRY(is_wide_ ? add_row<Length, std::uint64_t>(lengths, key, spans)
-                       : add_row<Length, std::uint32_t>(lengths, key, spans));
-        }
-        return {};
-      },
-      lengths_);
+  const Status status = lengths_.visit([&](const auto& lengths) -> Status {
+    using Length = typename std::decay_t<decltype(lengths)>::value_type;
+    for (const std::int64_t key : keys) {
+      TRY(is_wide_ ? add_row<Length, std::uint64_t>(lengths, key, spans)
+                   : add_row<Length, std::uint32_t>(lengths, key, spans));
+    }
+    return {};
+  });
   TRY(status);
   return spans;
 }
