@@ -82,7 +82,9 @@ def _open_lines(
     path: str, index_paths: tuple[str, ...], version: tuple[int, int]
 ) -> _core.SpanFile:
     del version  # Only part of the cache key, so that a changed file is opened again.
-    return _core.open_line_file(path, "pread", index_paths, _core.ScanProgress())
+    return _core.open_line_file(
+        path, "pread", index_paths, _core.ChunkCache(0), _core.ScanProgress()
+    )
 
 
 @dataclasses.dataclass(frozen=True)
