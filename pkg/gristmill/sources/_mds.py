@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -170,8 +171,9 @@ class Opener:
             try:
                 check_hash(file, path, algorithm, digests[part])
             except CorruptRecord:
-                if codec:
-                    os.unlink(self.copies[part])  # It is made again next time.
+                if codec:  # The next run decompresses the shard again.
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(self.copies[part])
                 raise
         return _core.open_mds_shard(file, self.access, samples, size)
 
