@@ -200,7 +200,7 @@ def _folder_names(folders: Any) -> list[str]:
 
 def _copies(shards: Sequence[Shard], cache_dir: Path | None) -> FilePaths:
     """Return the path of each shard's decompressed copy, or "" if it needs none."""
-    folder = None if cache_dir is None else os.path.abspath(cache_dir)
+    folder = None if cache_dir is None else os.fspath(cache_dir)
     copies = [
         unpacked_path(folder, shard.file, shard.version) if shard.codec else ""
         for shard in shards
