@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -170,8 +171,9 @@ class Opener:
             try:
                 check_hash(file, path, algorithm, digests[part])
             except CorruptRecord:
-                if codec:
-                    os.unlink(self.copies[part])  # It is made again next time.
+                if codec:  # The next run decompresses the shard again.
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(self.copies[part])
                 raise
         return _core.open_mds_shard(file, self.access, samples, size)
 
@@ -198,7 +200,7 @@ def _folder_names(folders: Any) -> list[str]:
 
 def _copies(shards: Sequence[Shard], cache_dir: Path | None) -> FilePaths:
     """Return the path of each shard's decompressed copy, or "" if it needs none."""
-    folder = None if cache_dir is None else os.path.abspath(cache_dir)
+    folder = None if cache_dir is None else os.fspath(cache_dir)
     copies = [
         unpacked_path(folder, shard.file, shard.version) if shard.codec else ""
         for shard in shards

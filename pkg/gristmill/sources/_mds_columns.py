@@ -22,8 +22,10 @@ __all__ = ["Columns", "DecodeError"]
 # Decodes the bytes [begin, end) of a sample.
 Decode = Callable[[bytes, int, int], Any]
 
-NUMBERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
-NUMBERS += ("float16", "float32", "float64")
+NUMBERS = frozenset(
+    {"uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"}
+    | {"float16", "float32", "float64"}
+)
 # The dtype of an array by its code.
 DTYPES = {
     8: "uint8",
@@ -40,8 +42,10 @@ DTYPES = {
 }
 # The dtype of a shape, by the low bits of the byte before it.
 SHAPE_DTYPES = ("<u1", "<u2", "<u4", "<u8")
-IMAGES = ("pil", "jpeg", "png", "jpeg_array", "jpegarray")
-IMAGES += ("list[pil]", "list[jpeg]", "list[png]")
+IMAGES = frozenset(
+    {"pil", "jpeg", "png", "jpeg_array", "jpegarray"}
+    | {"list[pil]", "list[jpeg]", "list[png]"}
+)
 
 DAMAGE = (ValueError, LookupError, ArithmeticError, EOFError, OSError, struct.error)
 

@@ -43,9 +43,10 @@ def unpacked_path(folder: str | None, path: str, version: str) -> str:
         folder = os.path.join(cache_dir(), "mds")
     full_path = os.path.abspath(local_path(path)) if is_local(path) else path
     # The hash separates shards with the same name from different folders.
-    digest = hashlib.sha1(f"{full_path}\n{version}".encode(), usedforsecurity=False)
+    text = os.fsencode(f"{full_path}\n{version}")
+    digest = hashlib.sha1(text, usedforsecurity=False).hexdigest()[:20]
     name = os.path.splitext(os.path.basename(full_path))[0]
-    return os.path.join(folder, f"{digest.hexdigest()[:20]}-{name}")
+    return os.path.join(os.path.abspath(folder), f"{digest}-{name}")
 
 
 def warn_if_full(copies: Iterable[tuple[str, int]]) -> None:

@@ -38,7 +38,7 @@ def packed(tmp_path, monkeypatch):
 
 
 @given(data_sets(sorted(VALUES)), st.sampled_from([None, 1, 150]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_samples_match_streaming(tmp_path_factory, data_set, size_limit):
     folder = tmp_path_factory.mktemp("drawn") / "data"
     mds_files.write(folder, *data_set, size_limit=size_limit)
@@ -48,7 +48,7 @@ def test_samples_match_streaming(tmp_path_factory, data_set, size_limit):
 
 @pytest.mark.parametrize("encoding", sorted(VALUES))
 @given(st.data())
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_each_encoding_matches_streaming(tmp_path_factory, encoding, data):
     folder = tmp_path_factory.mktemp("drawn") / "data"
     sample = {"x": data.draw(VALUES[encoding]), "": "other"}
@@ -180,6 +180,17 @@ def test_rewritten_data_set_is_decompressed_again(packed):
         packed, mds_files.COLUMNS, changed, size_limit=300, compression="zstd"
     )
     assert sources.MDSDataSource(packed)[1]["text"] == "e"
+
+
+def test_relative_cache_folder_survives_a_change_of_folder(
+    packed, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRISTMILL_CACHE_DIR", "here/../relative")
+    source = sources.MDSDataSource(packed)
+    monkeypatch.chdir("/")
+    assert source[0]["id"] == 0
+    assert (tmp_path / "relative" / "mds").is_dir()
 
 
 def test_full_disk_names_the_option(packed, monkeypatch):

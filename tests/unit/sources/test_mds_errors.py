@@ -196,7 +196,7 @@ def test_truncation_after_opening_names_the_sample(folder):
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_damaged_shard_is_an_error_or_a_sample(tmp_path_factory, data):
     encodings = data.draw(st.lists(st.sampled_from(DAMAGED), min_size=1, max_size=2))
     columns = {str(i): encoding for i, encoding in enumerate(encodings)}
