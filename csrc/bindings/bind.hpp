@@ -139,6 +139,7 @@ void tf_record_stream(py::module_& m);
 void tar_file(py::module_& m);
 void bag_file(py::module_& m);
 void span_file(py::module_& m);
+void frame_stream(py::module_& m);
 void line_file(py::module_& m);
 void document_index(py::module_& m);
 void megatron_index(py::module_& m);

@@ -26,6 +26,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::tar_file(m);
   gristmill::bind::bag_file(m);
   gristmill::bind::span_file(m);  // Before the functions that return one.
+  gristmill::bind::frame_stream(m);
   gristmill::bind::line_file(m);
   gristmill::bind::document_index(m);
   gristmill::bind::megatron_index(m);

@@ -138,9 +138,10 @@ Result<std::optional<Compression>> compression_of(const File& file) {
   }
   for (const auto& [name, begin] : kOthers) {
     if (!magic.starts_with(begin)) continue;
-    return damaged("the file is compressed with ", name,
-                   ", expected text, gzip or zstd: convert it to an "
-                   "ArrayRecord file by `gristmill convert`");
+    return damaged(
+        "the file is compressed with ", name,
+        ", expected text, gzip or zstd: decompress it, or convert it "
+        "to an ArrayRecord file by `gristmill convert`");
   }
   return std::optional<Compression>();
 }

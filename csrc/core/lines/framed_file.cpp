@@ -125,10 +125,11 @@ Result<File::Ptr> FramedFile::open(std::shared_ptr<const File> file,
   std::uint64_t decoded = 0;
   for (std::uint64_t i = 0; i < groups.size(); ++i) {
     const auto group = groups.at(i);
-    // Only a forged index has a larger group.
-    if (group.decoded_size > kMinGroupBytes + kMaxFrameBytes) {
-      return damaged("the index lists a group of ", group.decoded_size,
-                     " bytes: delete the index");
+    const bool ascends = list.empty() || list.back().begin <= group.begin;
+    if (!ascends || group.decoded_size > kMinGroupBytes + kMaxFrameBytes) {
+      return damaged("the index of its frames lists ", group.decoded_size,
+                     " bytes for the frames at offset ", group.begin,
+                     ", which cannot be: delete the index");
     }
     list.push_back({group.begin, decoded});
     decoded += group.decoded_size;

@@ -13,6 +13,7 @@ import functools
 import gzip
 import hashlib
 import itertools
+import lzma
 import os
 import zlib
 from collections.abc import Iterator
@@ -321,7 +322,7 @@ def reading(path: str) -> Iterator[None]:
         yield
     except errors.CorruptRecord as error:
         raise ConversionError(f"{error}") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise ConversionError(f"{path}: damaged compressed data: {error}.") from error
     except OSError as error:
         raise from_os_error(error, path) from error

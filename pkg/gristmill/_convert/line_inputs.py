@@ -1,42 +1,27 @@
-"""Reads the lines of text files, plain or compressed by gzip or zstd."""
+"""Reads the lines of text files, plain or compressed."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import gzip
-import io
 import itertools
 import json
 from collections.abc import Iterator
-from typing import BinaryIO, Literal, cast
 
 from gristmill import _core
 from gristmill._convert import rows
-from gristmill._convert.errors import ConversionError, import_optional
+from gristmill._convert.compressed_text import is_compressed, open_text
+from gristmill._convert.errors import ConversionError
 from gristmill._convert.inputs import ScannedInput, reading
-
-Compression = Literal["gzip", "zstd"]
-MAGIC: tuple[tuple[bytes, Compression], ...] = (
-    (b"\x1f\x8b", "gzip"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class LinesInput(ScannedInput):
     """A text file; each line that is not blank is a record."""
 
-    @property
-    def compression(self) -> Compression | None:
-        """The compression, by the first bytes."""
-        with reading(self.path), open(self.path, "rb") as file:
-            start = file.read(4)
-        return next((name for magic, name in MAGIC if start.startswith(magic)), None)
-
     def can_seek(self) -> bool:
         # Without a folder for the index, each process would scan the file for it.
-        return self.index_dir is not None and not self.compression
+        return self.index_dir is not None and not is_compressed(self.path)
 
     def open(self) -> _core.SpanFile:
         """Open an uncompressed file. An existing index is loaded."""
@@ -61,20 +46,10 @@ class LinesInput(ScannedInput):
 
     def _numbered_lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, each after its number, from 1."""
-        with reading(self.path), self._open_stream() as file:
+        with reading(self.path), open_text(self.path) as file:
             for line_number, line in enumerate(file, start=1):
                 if not line.isspace():
                     yield line_number, line.removesuffix(b"\n").removesuffix(b"\r")
-
-    def _open_stream(self) -> BinaryIO:
-        compression = self.compression
-        if compression == "zstd":
-            stream = import_optional("pyarrow").input_stream(
-                self.path, compression="zstd"
-            )
-            return io.BufferedReader(stream)
-        opener = gzip.open if compression == "gzip" else open
-        return cast(BinaryIO, opener(self.path, "rb"))
 
 
 @functools.lru_cache(maxsize=1)  # A process reads several shards of one file.

@@ -147,6 +147,23 @@ void test_small_frames_form_groups() {
   }
 }
 
+void test_index_of_too_large_frames_is_an_error() {
+  gristmill::PackedChunks groups;
+  groups.add(0, std::uint64_t{1} << 40);
+  groups.finish(4);
+  const int fd = memfd_create("lines", 0);
+  CHECK_EQ(ftruncate(fd, 4), 0);
+  auto file = LocalFile::open("/proc/self/fd/" + std::to_string(fd),
+                              LocalFile::Access::kPread);
+  close(fd);
+  const auto opened =
+      FramedFile::open(std::move(file).value(), gristmill::Compression::kZstd,
+                       groups, std::make_shared<ChunkCache>(0));
+  CHECK_EQ(opened.status().message(),
+           "the index of its frames lists 1099511627776 bytes for the frames "
+           "at offset 0, which cannot be: delete the index");
+}
+
 void test_threads_and_a_forked_child_read() {
   const auto cache = std::make_shared<ChunkCache>(std::size_t{1} << 20);
   const FilePtr file = open(compressed(zstd, 100'000), cache);
@@ -172,5 +189,6 @@ int main() {
   test_lines_equal_the_text_with_any_cache();
   test_cache_is_bounded_and_dropped();
   test_small_frames_form_groups();
+  test_index_of_too_large_frames_is_an_error();
   test_threads_and_a_forked_child_read();
 }
