@@ -26,6 +26,7 @@ class MixRule:
 
     Attributes:
         names: The names of the datasets in the order of their numbers, or None.
+        weights: The text of the weights, or of their schedule.
         stages: The stages of weights.
         unit: What weights are shares of.
         progress_unit: What the starts of stages count.
@@ -33,6 +34,7 @@ class MixRule:
     """
 
     names: tuple[str, ...] | None
+    weights: str
     stages: tuple[Stage, ...]
     unit: MixUnit
     progress_unit: MixUnit
@@ -48,10 +50,7 @@ class MixRule:
         return f"dataset {number if self.names is None else repr(self.names[number])}"
 
     def __str__(self) -> str:
-        text = f"unit={self.unit}, at_end={self.at_end}"
-        if len(self.stages) > 1:
-            return f"{text}, {self.progress_unit}={[tuple(s) for s in self.stages]}"
-        return f"{text}, weights={self.stages[0].weights}"
+        return f"weights={self.weights}, unit={self.unit!r}, at_end={self.at_end!r}"
 
 
 def has_plain_rule(weights: object, unit: object, at_end: object) -> bool:
@@ -87,6 +86,7 @@ def parse_rule(
         stages = constant_stages(weights, names, len(parts))
     rule = MixRule(
         None if names is None else tuple(names),
+        repr(weights) if len(stages) > 1 else str(stages[0].weights),
         tuple(stages),
         unit,
         progress_unit,
