@@ -139,8 +139,7 @@ mixtures = st.composite(lambda draw: Mixture(draw))()
 def is_planned(mixture):
     """Return whether the mixture has none of Grain's rules alone."""
     plain = mixture.unit == "elements" and mixture.at_end == "stop"
-    changes = isinstance(mixture.weights, g.MixSchedule)
-    return not plain or changes or mixture.epochs != [1] * len(mixture.parts)
+    return not plain or isinstance(mixture.weights, g.MixSchedule)
 
 
 @pytest.fixture
@@ -265,6 +264,33 @@ def test_elements_are_read_from_a_source_with_lengths():
     found = [(int(each[0]) // 1000, len(each)) for each in mixed]
     assert found == [(0, 4), (1, 2), (1, 2)] * 3
     assert mixed.to_iter_dataset().ids({"next_index": 4})["key"].tolist() == [2]
+
+
+def test_epochs_keep_the_order_of_repeated_parts():
+    parts = [g.MapDataset.range(i, i + 9).shuffle(i) for i in (0, 10)]
+    repeated = [parts[0].repeat(2), parts[1].repeat(3)]
+    mixed = g.MapDataset.mix(parts, [2, 1], epochs=[2, 3])
+    assert list(mixed) == list(g.MapDataset.mix(repeated, [2, 1]))
+    iterators = [part.to_iter_dataset() for part in parts]
+    mixed = g.IterDataset.mix(iterators, [1, 1], epochs=2)
+    assert len(mixed) == len(list(mixed)) == 36
+
+
+def test_files_of_tokens_have_lengths(tmp_path):
+    paths = []
+    for name, tokens in (("a", [1, 1, 0] * 50), ("b", [2, 0] * 100)):
+        paths.append(tmp_path / f"{name}.bin")
+        np.array(tokens, np.uint16).tofile(paths[-1])
+    parts = [
+        g.MapDataset.source(
+            g.sources.TokenArrayDataSource([str(path)], dtype=np.uint16, eos_id=0)
+        ).shuffle(seed=number)
+        for number, path in enumerate(paths)
+    ]
+    mixed = g.MapDataset.mix(parts, [3, 1], unit="tokens")
+    tokens = [each.tolist() for each in mixed]
+    assert sum(len(each) for each in tokens if len(each) == 3) == 150
+    assert sum(len(each) for each in tokens if len(each) == 2) == 50
 
 
 def test_plain_arguments_keep_the_order_and_states():

@@ -19,7 +19,7 @@ from gristmill._dataset.nodes.mix_arguments import (
     check_rule_arguments,
     has_plain_rule,
     parse_rule,
-    repeat_parts,
+    repeat_datasets,
 )
 from gristmill._dataset.nodes.mix_shares import Shares, stage_at
 from gristmill._dataset.nodes.repeat import RepeatIterDataset
@@ -42,15 +42,14 @@ def mix_iter_datasets(
     at_end: AtEnd = "stop",
 ) -> IterDataset[Any]:
     """See `IterDataset.mix`."""
-    if has_plain_rule(weights, unit, at_end, epochs):
+    datasets = repeat_datasets(datasets, epochs, IterDataset, RepeatIterDataset)
+    if has_plain_rule(weights, unit, at_end):
         check_rule_arguments("tokens", tokens, False)
         plain_weights: Any = weights
         return MixedIterDataset(datasets, plain_weights)
     parts, rule = parse_rule(datasets, weights, unit, at_end)
-    check_parents(MixedIterDataset, parts, IterDataset)
     check_rule_arguments("tokens", tokens, rule.counts_tokens)
     check_tokens(tokens)
-    parts = repeat_parts(parts, epochs, rule.names, RepeatIterDataset)
     return CountedMixIterDataset(parts, rule, tokens)
 
 
@@ -69,6 +68,7 @@ class CountedMixIterDataset(ParentSpec, IterDataset[T]):
         self, parents: Sequence[IterDataset[T]], rule: MixRule, tokens: Tokens
     ) -> None:
         super().__init__(parents)
+        check_parents(self, parents, IterDataset)
         self._rule = rule
         self._tokens = tokens
 

@@ -241,8 +241,10 @@ def _look_up(
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(lengths):
         indices = indices % len(lengths)
     keys = indices.astype(np.int64, copy=False)
-    # Unlike a subscript, this releases the GIL.
-    found: npt.NDArray[Any] = np.take(lengths, keys)
+    # Unlike a subscript, `take` releases the GIL, but it copies unaligned arrays, such
+    # as those of mapped files.  Bytes are always aligned.
+    items = lengths.view(f"V{lengths.itemsize}")
+    found: npt.NDArray[Any] = np.take(items, keys).view(lengths.dtype)
     return found
 
 
@@ -334,7 +336,7 @@ def _checked_lengths(lengths: Any, count: int, name: str) -> npt.NDArray[Any]:
         raise ValueError(
             f"Lengths of {name} must be at least 0, got {array[place]} at {place}."
         )
-    return array
+    return np.ascontiguousarray(array)
 
 
 def _is_late(due: float, time: float, after_ties: bool) -> bool:
