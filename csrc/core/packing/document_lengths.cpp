@@ -69,14 +69,14 @@ Result<LengthTotals> total_lengths(const DocumentLengths& lengths,
       long_tokens += length & (fits - 1);
     }
     TRY(check_block(first, block, all_bits));
+    if (__builtin_add_overflow(totals.tokens, tokens, &totals.tokens)) {
+      return sum_overflow();
+    }
     const auto size = static_cast<std::int64_t>(block.size());
     totals.empty_documents += size - static_cast<std::int64_t>(not_empty);
     totals.long_documents += size - static_cast<std::int64_t>(not_long);
     totals.long_tokens += static_cast<std::int64_t>(long_tokens);
-    if (__builtin_add_overflow(totals.tokens, tokens, &totals.tokens)) {
-      return sum_overflow();
-    }
-    first += static_cast<std::int64_t>(block.size());
+    first += size;
   }
   totals.hash = hash.value();
   return totals;
