@@ -92,6 +92,17 @@ Status PackPlan::for_each_window(std::span<const std::int64_t> keys,
       ++count;
     }
     const Window window = TRY(window_at(place.window));
+    const auto num_rows = static_cast<std::int64_t>(window->num_rows());
+    if (num_rows != place.end_row - place.first_row) {
+      return {Code::kInvalidArgument,
+              "window ",
+              place.window,
+              " has ",
+              num_rows,
+              " rows, but ",
+              place.end_row - place.first_row,
+              " were counted: the lengths changed after the plan was made"};
+    }
     visit(*window, place, keys.first(count));
     keys = keys.subspan(count);
   }

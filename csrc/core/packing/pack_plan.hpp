@@ -59,7 +59,8 @@ class PackPlan {
       EXCLUDES(mutex_);
 
   // Returns the spans of rows.  Rows of the same window should be adjacent.
-  // Fails with kOutOfRange if there is no such row.
+  // Fails with kOutOfRange if there is no such row, and with kInvalidArgument
+  // if a window does not have the rows that were counted.
   [[nodiscard]] Result<Rows> rows(std::span<const std::int64_t> keys) const
       EXCLUDES(mutex_);
 
