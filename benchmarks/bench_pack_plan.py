@@ -1,9 +1,9 @@
 """Measures planning of packed rows from the lengths of 200,000 documents.
 
-Prints ns per document; lower is better.  Log-normal lengths, 800 tokens on average, cut
-into pieces of at most a row.  "gristmill" plans all rows, in a random order, on one
-core; "olmo-core" is its optimized best-fit-decreasing packer, which keeps the lists of
-documents.
+Prints ns of processor time per document; lower is better.  Log-normal lengths, 800
+tokens on average, cut into pieces of at most a row.  "gristmill" plans all rows, in a
+random order; "olmo-core" is its optimized best-fit-decreasing packer, which makes lists
+of documents.
 
     python benchmarks/bench_pack_plan.py
 """
@@ -25,21 +25,21 @@ def _gristmill(capacity: int, settings: Settings) -> Measurement:
     documents = pieces(capacity)
     seconds = []
     for seed in range(TIMES):
-        start = time.perf_counter()
+        start = time.process_time()
         plan = _core.PackPlan(documents, capacity, seed=seed)
         # Fewer rows than there are, because counting them is not needed.
         rows = int(documents.sum() // capacity)
         plan.rows(np.arange(rows))
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return Measurement(min(seconds) / len(documents) * 1e9)
 
 
 def _olmo_core(capacity: int, settings: Settings) -> Measurement:
     documents = pieces(capacity)
     packer = olmo_core_packer(capacity)
-    start = time.perf_counter()
+    start = time.process_time()
     packer.pack_documents(spans(documents))
-    return Measurement((time.perf_counter() - start) / len(documents) * 1e9)
+    return Measurement((time.process_time() - start) / len(documents) * 1e9)
 
 
 QUESTION = Question(

@@ -1,7 +1,6 @@
 #include "core/packing/pack_plan.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <limits>
 #include <numeric>
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "core/base/at_fork.hpp"
-#include "core/base/highway_hash.hpp"
 #include "core/base/pool.hpp"
 #include "core/packing/random_order.hpp"
 #include "core/packing/row_balance.hpp"
@@ -19,51 +17,9 @@
 namespace gristmill {
 namespace {
 
-constexpr std::int64_t kMaxWindow = std::numeric_limits<std::int32_t>::max();
 constexpr unsigned kMaxCountingThreads = 16;
 // The room of a row that is not full is spread over at least so many rows.
 constexpr std::size_t kMinBalancedRows = 64;
-// The key of the hash of a plan.
-constexpr HighwayHash::Key kCountsKey{0x31736777, 0, 0, 0};  // "wgs1"
-
-constexpr double kMaxSpanCost = 1e100;  // Sums must not become infinite.
-
-Status check_options(const PackPlan::Options& options) {
-  if (options.capacity < 1 || options.capacity > PackRule::kMaxCapacity) {
-    return {Code::kInvalidArgument, "capacity must be in [1, 2**24], got ",
-            options.capacity};
-  }
-  if (options.window < 1 || options.window > kMaxWindow) {
-    return {Code::kInvalidArgument, "window must be in [1, 2**31), got ",
-            options.window};
-  }
-  if (options.epochs < 1) {
-    return {Code::kInvalidArgument, "num_epochs must be at least 1, got ",
-            options.epochs};
-  }
-  if (options.group_rows < 1) {
-    return {Code::kInvalidArgument, "group_rows must be at least 1, got ",
-            options.group_rows};
-  }
-  if (options.span_costs.empty()) return {};
-  if (options.span_costs.size() !=
-      static_cast<std::uint64_t>(options.capacity) + 1) {
-    return {Code::kInvalidArgument,
-            "span_costs must have capacity + 1 = ", options.capacity + 1,
-            " items, got ", options.span_costs.size()};
-  }
-  for (std::size_t length = 0; length < options.span_costs.size(); ++length) {
-    const auto cost = options.span_costs[length];
-    if (cost >= 0 && cost <= kMaxSpanCost) continue;
-    return {Code::kInvalidArgument,
-            "span_costs must be in [0, 1e100], got ",
-            std::to_string(cost),
-            " for ",
-            length,
-            " tokens"};
-  }
-  return {};
-}
 
 Status no_such_row(std::int64_t row, std::int64_t rows) {
   return {Code::kOutOfRange, "row must be in [0, ", rows, "), got ", row};
@@ -77,7 +33,7 @@ const bool PackPlan::kHeldAtFork =
 
 Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
                                                const Options& options) {
-  TRY(check_options(options));
+  TRY(check_pack_options(options));
   const LengthTotals totals = TRY(total_lengths(lengths, options.capacity));
   const DocumentWindows windows(lengths.size(), options.window, options.seed);
   if (windows.per_epoch() > 0 &&
@@ -90,7 +46,8 @@ Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
   }
   std::unique_ptr<PackPlan> plan(new PackPlan(lengths, options, totals));
   if (!options.counts_path.empty()) {
-    auto ends = load_window_ends(options.counts_path, plan->counts_key());
+    auto ends =
+        load_window_ends(options.counts_path, pack_counts_key(options, totals));
     if (ends.ok()) {
       // The file may be of a plan with more epochs.
       const auto size = static_cast<std::uint64_t>(plan->num_windows_);
@@ -99,19 +56,6 @@ Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
     }
   }
   return plan;
-}
-
-std::uint64_t PackPlan::counts_key() const noexcept {
-  // Costs do not change the number of rows.
-  const std::array<std::uint64_t, 7> fields{
-      totals_.hash,
-      rule_.capacity,
-      static_cast<std::uint64_t>(options_.method),
-      static_cast<std::uint64_t>(options_.long_documents),
-      static_cast<std::uint64_t>(options_.window),
-      options_.seed.has_value() ? std::uint64_t{1} : 0,
-      options_.seed.value_or(0)};
-  return HighwayHash::of(kCountsKey, std::as_bytes(std::span(fields)));
 }
 
 PackPlan::PackPlan(DocumentLengths lengths, const Options& options,
@@ -148,6 +92,17 @@ Status PackPlan::for_each_window(std::span<const std::int64_t> keys,
       ++count;
     }
     const Window window = TRY(window_at(place.window));
+    const auto num_rows = static_cast<std::int64_t>(window->num_rows());
+    if (num_rows != place.end_row - place.first_row) {
+      return {Code::kInvalidArgument,
+              "window ",
+              place.window,
+              " has ",
+              num_rows,
+              " rows, but ",
+              place.end_row - place.first_row,
+              " were counted: the lengths changed after the plan was made"};
+    }
     visit(*window, place, keys.first(count));
     keys = keys.subspan(count);
   }
@@ -210,15 +165,26 @@ void PackPlan::balance_cheapest(PackedWindow& window) const {
 void PackPlan::append_rows(const PackedWindow& window, const Place& place,
                            std::span<const std::int64_t> keys,
                            Rows& rows) const {
+  const auto row_at = [&](std::int64_t key) {
+    return window.row(static_cast<std::size_t>(key - place.first_row));
+  };
   const auto first = rows.documents.size();
+  auto end = first;
   for (const auto key : keys) {
-    for (const auto& span :
-         window.row(static_cast<std::size_t>(key - place.first_row))) {
-      rows.documents.push_back(span.offset);
-      rows.begins.push_back(span.begin);
-      rows.ends.push_back(span.begin + span.length);
+    end += row_at(key).size();
+    rows.offsets.push_back(static_cast<std::int64_t>(end));
+  }
+  rows.documents.resize(end);
+  rows.begins.resize(end);
+  rows.ends.resize(end);
+  auto i = first;
+  for (const auto key : keys) {
+    for (const auto& span : row_at(key)) {
+      rows.documents[i] = span.offset;
+      rows.begins[i] = span.begin;
+      rows.ends[i] = span.begin + span.length;
+      ++i;
     }
-    rows.offsets.push_back(static_cast<std::int64_t>(rows.documents.size()));
   }
   windows_.resolve(windows_.at(place.window),
                    std::span(rows.documents).subspan(first));
@@ -331,8 +297,9 @@ Status PackPlan::count_windows(std::int64_t windows) const {
   TRY(add_counts(first, counts));
   if (!options_.counts_path.empty()) {
     // The file only saves time, so the plan works without it.
-    static_cast<void>(
-        save_window_ends(options_.counts_path, counts_key(), window_ends()));
+    static_cast<void>(save_window_ends(options_.counts_path,
+                                       pack_counts_key(options_, totals_),
+                                       window_ends()));
   }
   return {};
 }

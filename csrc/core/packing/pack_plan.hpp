@@ -15,9 +15,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,28 +23,14 @@
 #include "core/base/status.hpp"
 #include "core/tokens/document_lengths.hpp"
 #include "core/packing/document_windows.hpp"
+#include "core/packing/pack_options.hpp"
 #include "core/packing/packed_window.hpp"
 
 namespace gristmill {
 
 class PackPlan {
  public:
-  struct Options {
-    std::int64_t capacity = 0;  // Tokens per row.
-    PackMethod method = PackMethod::kBestFit;
-    LongDocuments long_documents = LongDocuments::kCut;
-    std::int64_t window = 0;  // The most documents of a window.
-    // Of the order of documents and rows; none for their own order.
-    std::optional<std::uint32_t> seed = std::nullopt;
-    std::int64_t epochs = 1;
-    // The cost of a span of each length up to the capacity.  If it is not
-    // empty, each `group_rows` consecutive rows have similar costs.
-    std::vector<double> span_costs = {};
-    std::int64_t group_rows = 1;
-    // The file that keeps the numbers of rows, see window_ends_file.hpp; empty
-    // for none.
-    std::string counts_path = {};
-  };
+  using Options = PackOptions;
 
   // The spans of some rows: row i has the spans from offsets[i] to
   // offsets[i + 1].  Each is tokens [begin, end) of a document.
@@ -75,7 +59,8 @@ class PackPlan {
       EXCLUDES(mutex_);
 
   // Returns the spans of rows.  Rows of the same window should be adjacent.
-  // Fails with kOutOfRange if there is no such row.
+  // Fails with kOutOfRange if there is no such row, and with kInvalidArgument
+  // if a window does not have the rows that were counted.
   [[nodiscard]] Result<Rows> rows(std::span<const std::int64_t> keys) const
       EXCLUDES(mutex_);
 
@@ -112,8 +97,6 @@ class PackPlan {
   [[nodiscard]] Result<Place> locate(std::int64_t row) const EXCLUDES(mutex_);
   // Counts the rows of at least the first `windows` windows.
   Status count_windows(std::int64_t windows) const EXCLUDES(mutex_);
-  // Returns the key of the file of counts.
-  [[nodiscard]] std::uint64_t counts_key() const noexcept;
   // Returns a window, from the cache if it is there.
   [[nodiscard]] Result<Window> window_at(std::int64_t number) const
       EXCLUDES(mutex_);

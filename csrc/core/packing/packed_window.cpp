@@ -56,32 +56,44 @@ struct Pieces {
   std::uint32_t rows = 0;
 };
 
-Result<Pieces> fit(const PackRule& rule, const DocumentLengths& lengths,
-                   const DocumentWindows& windows, const Window& window) {
-  Pieces pieces;
-  std::vector<std::uint32_t> piece_lengths;
-  pieces.spans.reserve(static_cast<std::size_t>(window.size));
-  piece_lengths.reserve(static_cast<std::size_t>(window.size));
+// Appends the pieces of all documents of a window, in order.  take(length)
+// returns the length of the next piece of a document with `length` tokens left.
+template <class Take>
+Status cut(const PackRule& rule, const DocumentLengths& lengths,
+           const DocumentWindows& windows, const Window& window,
+           std::vector<Span>& spans, Take take) {
+  spans.reserve(static_cast<std::size_t>(window.size));
   TRY(for_each_length(
       lengths, windows, window,
       [&](std::uint32_t offset, std::int64_t length) -> Status {
         if (length > rule.capacity) {
           if (rule.long_documents == LongDocuments::kDrop) return {};
           if (static_cast<std::uint64_t>(length / rule.capacity) >
-              kMaxPieces - pieces.spans.size()) {
+              kMaxPieces - spans.size()) {
             return too_many_pieces(window);
           }
         }
         for (std::int64_t begin = 0; begin < length;) {
-          const auto size = static_cast<std::uint32_t>(
-              std::min<std::int64_t>(length - begin, rule.capacity));
-          pieces.spans.push_back({begin, offset, size});
-          piece_lengths.push_back(size);
+          const std::uint32_t size = take(length - begin);
+          spans.push_back({begin, offset, size});
           begin += size;
         }
         return {};
       }));
-  if (pieces.spans.size() >= kMaxPieces) return too_many_pieces(window);
+  if (spans.size() >= kMaxPieces) return too_many_pieces(window);
+  return {};
+}
+
+Result<Pieces> fit(const PackRule& rule, const DocumentLengths& lengths,
+                   const DocumentWindows& windows, const Window& window) {
+  Pieces pieces;
+  std::vector<std::uint32_t> piece_lengths;
+  piece_lengths.reserve(static_cast<std::size_t>(window.size));
+  TRY(cut(rule, lengths, windows, window, pieces.spans, [&](std::int64_t left) {
+    piece_lengths.push_back(static_cast<std::uint32_t>(
+        std::min<std::int64_t>(left, rule.capacity)));
+    return piece_lengths.back();
+  }));
   pieces.row_of.resize(pieces.spans.size());
   pieces.rows =
       fit_rows(rule.method, rule.capacity, piece_lengths, pieces.row_of);
@@ -92,31 +104,17 @@ Result<Pieces> split(const PackRule& rule, const DocumentLengths& lengths,
                      const DocumentWindows& windows, const Window& window) {
   Pieces pieces;
   std::uint32_t room = 0;  // Of the last row.
-  TRY(for_each_length(
-      lengths, windows, window,
-      [&](std::uint32_t offset, std::int64_t length) -> Status {
-        if (length > rule.capacity) {
-          if (rule.long_documents == LongDocuments::kDrop) return {};
-          if (static_cast<std::uint64_t>(length / rule.capacity) >
-              kMaxPieces - pieces.spans.size()) {
-            return too_many_pieces(window);
-          }
-        }
-        for (std::int64_t begin = 0; begin < length;) {
-          if (room == 0) {
-            room = rule.capacity;
-            ++pieces.rows;
-          }
-          const auto size = static_cast<std::uint32_t>(
-              std::min<std::int64_t>(length - begin, room));
-          pieces.spans.push_back({begin, offset, size});
-          pieces.row_of.push_back(pieces.rows - 1);
-          begin += size;
-          room -= size;
-        }
-        return {};
-      }));
-  if (pieces.spans.size() >= kMaxPieces) return too_many_pieces(window);
+  TRY(cut(rule, lengths, windows, window, pieces.spans, [&](std::int64_t left) {
+    if (room == 0) {
+      room = rule.capacity;
+      ++pieces.rows;
+    }
+    const auto size =
+        static_cast<std::uint32_t>(std::min<std::int64_t>(left, room));
+    pieces.row_of.push_back(pieces.rows - 1);
+    room -= size;
+    return size;
+  }));
   return pieces;
 }
 

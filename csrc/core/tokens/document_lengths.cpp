@@ -75,13 +75,13 @@ Result<LengthTotals> total_lengths(const DocumentLengths& lengths,
     }
     TRY(check_block(first, block, all_bits));
     totals.longest = std::max(totals.longest, longest);
+    totals.tokens += static_cast<std::int64_t>(tokens);
+    if (totals.tokens >= kMaxTokens) return sum_overflow();
     const auto size = static_cast<std::int64_t>(block.size());
     totals.empty_documents += size - static_cast<std::int64_t>(not_empty);
     totals.long_documents += size - static_cast<std::int64_t>(not_long);
     totals.long_tokens += static_cast<std::int64_t>(long_tokens);
-    totals.tokens += static_cast<std::int64_t>(tokens);
-    if (totals.tokens >= kMaxTokens) return sum_overflow();
-    first += static_cast<std::int64_t>(block.size());
+    first += size;
   }
   totals.hash = hash.value();
   return totals;

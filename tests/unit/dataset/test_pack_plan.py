@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,6 +233,32 @@ def test_lengths_are_not_copied_nor_need_alignment() -> None:
     plan = _core.PackPlan(lengths, 10)
     assert plan.rows(_keys(plan))[1].tolist() == [0, 2, 1]
     assert pickle.loads(pickle.dumps(plan)).num_rows == 2
+
+
+def test_lengths_that_changed_raise() -> None:
+    lengths = np.full(100, 10)
+    plan = _core.PackPlan(lengths, 20, window=10)
+    assert plan.num_rows == 50
+    lengths[50:] = 20
+    assert plan.rows(np.array([3]))[1].tolist() == [6, 7]
+    with pytest.raises(ValueError, match="window 7 has 10 rows, but 5 were counted"):
+        plan.rows(np.array([37]))
+
+
+def test_counts_are_kept_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "counts"
+    lengths = _log_normal(20_000, 300)
+    plan = _core.PackPlan(lengths, 512, window=1000, counts_path=str(path))
+    expected = plan.rows(np.arange(plan.num_rows))
+    size = path.stat().st_size
+    assert size < 1000
+    again = _core.PackPlan(lengths, 512, window=1000, counts_path=str(path))
+    for ours, theirs in zip(again.rows(_keys(plan)), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    path.write_bytes(path.read_bytes()[:-3])
+    damaged = _core.PackPlan(lengths, 512, window=1000, counts_path=str(path))
+    assert damaged.num_rows == plan.num_rows
+    assert path.stat().st_size == size
 
 
 @pytest.mark.parametrize(
