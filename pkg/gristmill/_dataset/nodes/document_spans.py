@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from gristmill import monitoring
 from gristmill._base.argument_checks import kind
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import indices_from
@@ -62,7 +64,12 @@ class TokenRecords:
     def read(self, spans: Spans) -> list[Any]:
         """Return the tokens of each span; only these are read."""
         keys = self._keys(spans.documents)
-        return self.source.read_spans(keys, spans.begins, spans.ends)
+        start_ns = time.perf_counter_ns()
+        parts = self.source.read_spans(keys, spans.begins, spans.ends)
+        if monitoring.is_on():
+            duration_ns = time.perf_counter_ns() - start_ns
+            monitoring.record_read(type(self.source).__name__, parts, duration_ns)
+        return parts
 
     def _keys(self, documents: Int64Array) -> Int64Array:
         """Return the record of each document, in epoch 0."""
@@ -123,9 +130,10 @@ def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
             f"lengths must have one length for each of the {count} documents, got"
             f" {len(array)}. Pass the lengths of this dataset."
         )
-    if array.dtype in (np.int32, np.int64):
-        return array
-    return array.astype(np.int32 if array.dtype.itemsize < 4 else np.int64)
+    dtype = (
+        np.int32 if array.dtype.itemsize < 4 or array.dtype == np.int32 else np.int64
+    )
+    return np.ascontiguousarray(array, dtype)
 
 
 def _check_equal(given: Lengths, known: Lengths) -> None:

@@ -51,7 +51,10 @@ class PackMapDataset(BlockMapDataset[Any]):
 
     _KIND = "batch"
     _SLICEABLE = True
-    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("length_struct", "method", "num_epochs")
+    # Data loaders compare this text with that of the state they resume.
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = (
+        *("length_struct", "method", "seed", "num_epochs", "hash_of_lengths"),
+    )
 
     def __init__(  # noqa: PLR0913 (the arguments of `pack`)
         self,
@@ -75,6 +78,7 @@ class PackMapDataset(BlockMapDataset[Any]):
         self._has_draws = _has_draws(parent)
         self._length_struct = length_struct
         self._method = method
+        self._seed = seed
         self._drops_long = long_documents == "drop"
         self._num_epochs = at_least(1, num_epochs, "num_epochs")
         self._layout = planned_layout(length_struct, padding_struct, cu_seqlens)
@@ -99,6 +103,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             span_costs=span_costs,
             group_rows=global_batch_size or 1,
         )
+        self._hash_of_lengths = f"{self.plan.totals['hash']:016x}"
         self._has_costs = span_costs is not None
         self.global_batch_size = global_batch_size
         self._update_from_parents()
