@@ -2,7 +2,7 @@
 
 Prints us per row; lower is better.  The documents are views of one array of int32;
 their lengths are log-normal, 400 on average, and no more than a row.  "gristmill" is
-MapDataset.pack, best fit in windows of 65,536 documents; the others pack the stream
+MapDataset.pack, best fit in windows of 262,144 documents; the others pack the stream
 of documents by first fit into 30 rows, or concatenate it and cut it.  Planned
 packing and first fit cut no document.
 

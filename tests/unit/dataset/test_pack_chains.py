@@ -297,6 +297,17 @@ def test_wrong_place_in_a_chain_raises():
         source([np.ones(2)] * 3).pack(8, [2, 2, 2], cu_seqlens=2)[0]
 
 
+def test_counts_path_keeps_the_number_of_rows(tmp_path):
+    path = tmp_path / "counts" / "rows"
+    expected = len(rows())
+    for _ in range(2):
+        assert len(rows(counts_path=path)) == expected
+        assert path.is_file()
+    ds = rows(counts_path=path, num_epochs=2)  # Another plan replaces the file.
+    assert_same(ds, rows(num_epochs=2))
+    assert_same(rows(counts_path=str(path)), rows())
+
+
 def test_no_documents_make_no_rows():
     assert len(source([]).pack(16, np.empty(0, int))) == 0
     assert len(source([np.ones(0)]).pack(16, [0])) == 0

@@ -30,6 +30,7 @@ class Packing(TypedDict, total=False):
     num_epochs: int
     cost: Literal["tokens", "attention"] | Callable[[Int64Array], npt.ArrayLike] | None
     global_batch_size: int | None
+    counts_path: str | os.PathLike[str] | None
     padding_struct: Any
     cu_seqlens: int | None
 
@@ -109,7 +110,7 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 - long_documents: Whether documents longer than a row are "cut" into
                   rows and a rest (by default), or are "drop"ped.
                 - window: The most documents that are packed together, by default
-                  65,536.
+                  262,144.
                 - seed: Shuffles documents and rows, in each epoch differently; an int
                   in [0, 2**32).  None, the default, keeps their order.
                 - num_epochs: The number of times to pack all documents, by default 1.
@@ -120,6 +121,10 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                   rank rows of nearly the same total cost.
                 - global_batch_size: The number of rows that all ranks together take in
                   a step, for `cost` and `deal`.
+                - counts_path: A file that keeps the numbers of rows.  Without it, each
+                  process that needs the length of the dataset plans all documents,
+                  which takes seconds for 10**8 of them.  A file of another plan is
+                  replaced.
                 - padding_struct: The value of unused cells, or a dict of it; None, also
                   for single features, for zeros.
                 - cu_seqlens: The number of entries of ``k_cu_seqlens``, int32, for

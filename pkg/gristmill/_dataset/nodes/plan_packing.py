@@ -7,6 +7,7 @@ and rank can make it from the lengths alone.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
@@ -64,11 +65,12 @@ class PackMapDataset(BlockMapDataset[Any]):
         *,
         method: str = "best_fit",
         long_documents: str = "cut",
-        window: int = 1 << 16,
+        window: int = 1 << 18,
         seed: int | None = None,
         num_epochs: int = 1,
         cost: CostOfLengths | None = None,
         global_batch_size: int | None = None,
+        counts_path: str | os.PathLike[str] | None = None,
         padding_struct: Any = None,
         cu_seqlens: int | None = None,
     ) -> None:
@@ -102,6 +104,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             num_epochs=self._num_epochs,
             span_costs=span_costs,
             group_rows=global_batch_size or 1,
+            counts_path="" if counts_path is None else os.fspath(counts_path),
         )
         self._hash_of_lengths = f"{self.plan.totals['hash']:016x}"
         self._has_costs = span_costs is not None
