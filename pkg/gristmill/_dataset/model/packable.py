@@ -36,7 +36,7 @@ class Packing(TypedDict, total=False):
 
 
 class PackCounts(NamedTuple):
-    """What the packed rows of all epochs contain.
+    """The numbers of packed rows and their tokens, of all epochs together.
 
     Attributes:
         rows: The number of rows.
@@ -112,7 +112,8 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 - window: The most documents that are packed together, by default
                   262,144.
                 - seed: Shuffles documents and rows, in each epoch differently; an int
-                  in [0, 2**32).  None, the default, keeps their order.
+                  in [0, 2**32).  None, the default, keeps their order.  A `shuffle`
+                  after this is slow: it visits another window with each row.
                 - num_epochs: The number of times to pack all documents, by default 1.
                   `repeat` would return the same rows again.
                 - cost: What a segment of each length costs: "tokens" (its length),
@@ -180,7 +181,7 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
         return build("MapDataset.deal", self, shard_options)
 
     def pack_counts(self) -> PackCounts:
-        """Return what the rows of `pack`, before this dataset, contain.
+        """Count the rows of `pack`, before this dataset, and their tokens.
 
         Only the lengths of documents are read.
 

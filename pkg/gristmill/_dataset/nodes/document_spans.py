@@ -21,7 +21,7 @@ Lengths: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 class Spans(NamedTuple):
-    """The parts of documents that rows are made of.
+    """The parts of documents in some rows.
 
     Attributes:
         offsets: int64, shape ``(k + 1,)``: row i has the spans
@@ -79,7 +79,7 @@ class TokenRecords:
 
 
 def token_records_of(dataset: MapDataset[Any]) -> TokenRecords | None:
-    """Return the records that are a dataset's elements; None if there is no source."""
+    """Return a dataset's documents, if they are records of a token source, or None."""
     order = dataset if isinstance(dataset, IndexMapDataset) else None
     base = dataset if order is None else order.base
     if type(base) is not SourceMapDataset:
@@ -130,10 +130,9 @@ def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
             f"lengths must have one length for each of the {count} documents, got"
             f" {len(array)}. Pass the lengths of this dataset."
         )
-    dtype = (
-        np.int32 if array.dtype.itemsize < 4 or array.dtype == np.int32 else np.int64
-    )
-    return np.ascontiguousarray(array, dtype)
+    if array.dtype.itemsize < 4 or array.dtype == np.int32:
+        return np.ascontiguousarray(array, np.int32)
+    return np.ascontiguousarray(array, np.int64)
 
 
 def _check_equal(given: Lengths, known: Lengths) -> None:
