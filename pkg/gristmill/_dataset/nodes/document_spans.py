@@ -120,6 +120,8 @@ def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths
 def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
     """Return lengths as an array of int32 or int64."""
     array = np.asarray(lengths)
+    if array.shape == (0,):
+        array = np.empty(0, np.int64)  # NumPy's dtype of an empty list is float64.
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError(
             "lengths must be an array of ints of shape (n,), got"
