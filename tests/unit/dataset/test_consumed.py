@@ -389,3 +389,12 @@ def test_inner_iterator_cannot_count():
     iterator = iter(documents().to_iter_dataset().map(features).batch(2, batch_fn=list))
     with pytest.raises(ValueError, match="part of another iterator's chain"):
         iterator._parent.consumed()
+
+
+def test_state_of_another_chain_is_a_mismatch():
+    ds = documents().to_iter_dataset()
+    options = grain.MultiprocessingOptions(num_workers=2)
+    with pytest.raises(grain.StateMismatch, match=r"must be|Expected the state"):
+        ds.mp_prefetch(options).consumed({"next_index": 1})
+    with pytest.raises(IndexError, match="out of range"):
+        ds.consumed({"next_index": 14})
