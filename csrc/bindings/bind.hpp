@@ -119,6 +119,7 @@ T checked(Result<T> result) {
 void permute(py::module_& m);
 void plan(py::module_& m);
 void mixture(py::module_& m);
+void pack_plan(py::module_& m);
 void window_shuffle(py::module_& m);
 void pool(py::module_& m);
 void watch(py::module_& m);

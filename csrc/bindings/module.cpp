@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::permute(m);
   gristmill::bind::plan(m);
   gristmill::bind::mixture(m);
+  gristmill::bind::pack_plan(m);
   gristmill::bind::window_shuffle(m);
   gristmill::bind::pool(m);  // Before the functions that take a Pool.
   gristmill::bind::watch(m);

@@ -8,6 +8,7 @@ from typing import (
     Literal,
     Protocol,
     Self,
+    TypedDict,
     final,
     overload,
     type_check_only,
@@ -69,6 +70,47 @@ class Mixture:
     def take(
         self, positions: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+
+# csrc/bindings/packing/bind_pack_plan.cpp
+
+@type_check_only
+class PackTotals(TypedDict):
+    documents: int
+    tokens: int
+    empty_documents: int
+    long_documents: int
+    long_tokens: int
+    hash: int
+
+@final
+class PackPlan:
+    def __init__(
+        self,
+        lengths: NDArray[np.int32] | NDArray[np.int64],
+        capacity: int,
+        *,
+        method: str = "best_fit",
+        long_documents: str = "cut",
+        window: int = 65536,
+        seed: int | None = None,
+        num_epochs: int = 1,
+        span_costs: NDArray[np.float64] | None = None,
+        group_rows: int = 1,
+    ) -> None: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def totals(self) -> PackTotals: ...
+    def first_row(self, epoch: int) -> int: ...
+    def rows(
+        self, keys: NDArray[np.int64]
+    ) -> tuple[
+        NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
+    ]: ...
+    def epochs(self, keys: NDArray[np.int64]) -> NDArray[np.int64]: ...
+    def costs(self, keys: NDArray[np.int64]) -> NDArray[np.float64]: ...
+
+def deal(costs: NDArray[np.float64], ranks: int) -> NDArray[np.int64]: ...
 
 # csrc/bindings/base
 

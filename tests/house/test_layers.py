@@ -28,11 +28,11 @@ ROOMS = """
 """.split()
 CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record
-    core/tar core/bag core/lines core/tokens core/example core/images core/memory
-    core/schedule core/processes
+    core/tar core/bag core/lines core/tokens core/packing core/example core/images
+    core/memory core/schedule core/processes
     bindings bindings/base bindings/indices bindings/batches bindings/files
     bindings/array_record bindings/tf_record bindings/tar bindings/bag
-    bindings/lines bindings/tokens bindings/example bindings/images
+    bindings/lines bindings/tokens bindings/packing bindings/example bindings/images
     bindings/schedule bindings/processes module
 """.split()
 # Files that import modules by computed names, and why.

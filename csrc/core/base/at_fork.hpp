@@ -18,6 +18,7 @@ enum class ForkStep {
   kOpenFds,        // descriptors of the engine, which a child closes
   kSchedulers,     // a child must not use the parent's workers
   kRecordReaders,  // of record sets
+  kPackPlans,      // windows of plans, which a child continues to use
   kWatches,        // a child does not have the watch thread
   kDescriptors,    // of data files, which a child may continue to read
   kPython,         // threads that are about to acquire the GIL

@@ -186,6 +186,41 @@ GROUPS = {
 }
 
 
+@pytest.mark.parametrize("method", ["best_fit", "split"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_planned_rows_count_their_documents(method, batch_size):
+    ds = grain.MapDataset.concatenate([documents(0), documents(1)]).shuffle(1)
+    lengths = [SOURCES[n].lengths() for n in (0, 1)]
+    records = grain.MapDataset.concatenate(
+        [grain.MapDataset.source(each) for each in lengths]
+    ).shuffle(1)
+    ds = ds.pack(5, [*records], method=method, num_epochs=2, seed=1)
+    iterator = iter(ds.batch(batch_size))
+    elements, tokens = collections.Counter(), collections.Counter()
+    for place, output in enumerate(iterator):
+        for row, positions in zip(
+            output["tokens"], output["tokens_positions"], strict=True
+        ):
+            for token, position in zip(row.tolist(), positions.tolist(), strict=True):
+                if token:
+                    tokens[(token - 1) // 100] += 1
+        state = iterator.get_state()
+        if place % 3 == 0:
+            for number in (0, 1):
+                count = iterator.consumed()[f"source {number}"]
+                assert count.tokens == tokens[number]
+    for number in (0, 1):
+        count = iterator.consumed()[f"source {number}"]
+        assert count.elements == 2 * SIZES[number]
+        assert count.tokens == 2 * SOURCES[number].lengths().sum()
+    ids = ds.to_iter_dataset().ids({"next_index": 2})
+    row = ds[2]["tokens"]
+    cells = [
+        [100 * id["source"] + id["key"] + 1] * (id["end"] - id["begin"]) for id in ids
+    ]
+    assert row[row > 0].tolist() == sum(cells, [])
+
+
 BY_TOKENS = {"unit": "tokens", "tokens": "t", "at_end": "drop"}
 
 

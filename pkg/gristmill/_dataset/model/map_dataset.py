@@ -15,14 +15,14 @@ import numpy.typing as npt
 from gristmill._base import types
 from gristmill._base.types import Array, D, IndexList, K, S, Scalar, T
 from gristmill._dataset.model.batch_arguments import Bucketing, Padding, Stacking
-from gristmill._dataset.model.configurable import Configurable
 from gristmill._dataset.model.iter_dataset import IterDataset
 
 # Old pickles of users' classes look for it here.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.mixing_methods import MixesMapDatasets
-from gristmill._dataset.model.node import Dataset, build
+from gristmill._dataset.model.node import build
+from gristmill._dataset.model.packable import Packable
 from gristmill.options import ReadOptions
 from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
 from gristmill.sources import Columns, RandomAccessDataSource
@@ -91,7 +91,7 @@ class MapDatasetMeta(MixesMapDatasets):
 
 
 class MapDataset(
-    Configurable["MapDataset[T]"], Dataset, Generic[T], metaclass=MapDatasetMeta
+    Packable["MapDataset[T]", "MapDataset[Any]"], Generic[T], metaclass=MapDatasetMeta
 ):
     """A dataset whose elements have indices.
 

@@ -36,7 +36,7 @@ def builds(*methods: str) -> Callable[[Builder], Builder]:
     return register
 
 
-def build(method: str, *arguments: Any, **named: Any) -> Any:
+def build(method: str, /, *arguments: Any, **named: Any) -> Any:
     """Call the function registered for a method, usually the class of a node."""
     return _BUILDERS[method](*arguments, **named)
 

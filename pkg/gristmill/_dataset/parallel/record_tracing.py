@@ -35,9 +35,11 @@ from gristmill._dataset.nodes.map import (
     MapWithIndexBase,
 )
 from gristmill._dataset.nodes.packing import PackIterDataset
+from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
 from gristmill._dataset.nodes.shard import PadMapDataset
 from gristmill._dataset.nodes.zip import ZipBase
+from gristmill._dataset.parallel.pack_tracing import TracedPackDataset
 from gristmill._dataset.parallel.source_list import SourceList, is_source, parts_of
 from gristmill._dataset.parallel.traced_element import (
     IDS_DTYPE,
@@ -269,6 +271,10 @@ def _trace_counted_mix(dataset: Any, copied: Any) -> Any:
     return copied
 
 
+def _trace_planned_pack(dataset: Any, copied: Any) -> Any:
+    return TracedPackDataset(dataset, copied._parent)
+
+
 def _raise_not_known(dataset: Any, copied: Any) -> Any:
     raise TypeError(
         f"The records of the elements of {node_line(dataset)} are not known. Call shard"
@@ -291,5 +297,6 @@ _TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (RebatchIterDataset, trace_rebatch),
     (PackIterDataset, trace_pack),
     (ConcatThenSplitIterDataset, trace_concat_split),
+    (PackMapDataset, _trace_planned_pack),
     (PadMapDataset, _raise_not_known),
 )

@@ -1,0 +1,199 @@
+#include "core/packing/packed_window.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+using Span = PackedWindow::Span;
+using Window = DocumentWindows::Window;
+
+constexpr std::size_t kMaxPieces = std::size_t{1} << 31;
+
+// Documents whose lengths are read together: few enough for the cache, enough
+// to overlap the waits for memory.
+constexpr std::size_t kBlockDocuments = 1024;
+
+Status too_many_pieces(const Window& window) {
+  return {Code::kInvalidArgument,
+          "a window must have fewer than 2**31 spans, got more for the ",
+          window.size,
+          " documents of window ",
+          window.number,
+          ": choose a smaller window or a larger capacity"};
+}
+
+// Calls add(offset, length) for each document of the window, in order, until it
+// returns an error.
+template <class Add>
+Status for_each_length(const DocumentLengths& lengths,
+                       const DocumentWindows& windows, const Window& window,
+                       Add add) {
+  std::array<std::int64_t, kBlockDocuments> numbers;
+  for (std::int64_t first = 0; first < window.size;) {
+    const auto block = std::span(numbers).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(
+            window.size - first, static_cast<std::int64_t>(kBlockDocuments))));
+    std::iota(block.begin(), block.end(), first);
+    windows.resolve(window, block);
+    lengths.gather(block);
+    for (const auto length : block) {
+      TRY(add(static_cast<std::uint32_t>(first), length));
+      ++first;
+    }
+  }
+  return {};
+}
+
+// Pieces of the documents of a window, and the rows that they are assigned to.
+struct Pieces {
+  std::vector<Span> spans;
+  std::vector<std::uint32_t> row_of;  // For each span.
+  std::uint32_t rows = 0;
+};
+
+Result<Pieces> fit(const PackRule& rule, const DocumentLengths& lengths,
+                   const DocumentWindows& windows, const Window& window) {
+  Pieces pieces;
+  std::vector<std::uint32_t> piece_lengths;
+  pieces.spans.reserve(static_cast<std::size_t>(window.size));
+  piece_lengths.reserve(static_cast<std::size_t>(window.size));
+  TRY(for_each_length(
+      lengths, windows, window,
+      [&](std::uint32_t offset, std::int64_t length) -> Status {
+        if (length > rule.capacity) {
+          if (rule.long_documents == LongDocuments::kDrop) return {};
+          if (static_cast<std::uint64_t>(length / rule.capacity) >
+              kMaxPieces - pieces.spans.size()) {
+            return too_many_pieces(window);
+          }
+        }
+        for (std::int64_t begin = 0; begin < length;) {
+          const auto size = static_cast<std::uint32_t>(
+              std::min<std::int64_t>(length - begin, rule.capacity));
+          pieces.spans.push_back({begin, offset, size});
+          piece_lengths.push_back(size);
+          begin += size;
+        }
+        return {};
+      }));
+  if (pieces.spans.size() >= kMaxPieces) return too_many_pieces(window);
+  pieces.row_of.resize(pieces.spans.size());
+  pieces.rows =
+      fit_rows(rule.method, rule.capacity, piece_lengths, pieces.row_of);
+  return pieces;
+}
+
+Result<Pieces> split(const PackRule& rule, const DocumentLengths& lengths,
+                     const DocumentWindows& windows, const Window& window) {
+  Pieces pieces;
+  std::uint32_t room = 0;  // Of the last row.
+  TRY(for_each_length(
+      lengths, windows, window,
+      [&](std::uint32_t offset, std::int64_t length) -> Status {
+        if (length > rule.capacity) {
+          if (rule.long_documents == LongDocuments::kDrop) return {};
+          if (static_cast<std::uint64_t>(length / rule.capacity) >
+              kMaxPieces - pieces.spans.size()) {
+            return too_many_pieces(window);
+          }
+        }
+        for (std::int64_t begin = 0; begin < length;) {
+          if (room == 0) {
+            room = rule.capacity;
+            ++pieces.rows;
+          }
+          const auto size = static_cast<std::uint32_t>(
+              std::min<std::int64_t>(length - begin, room));
+          pieces.spans.push_back({begin, offset, size});
+          pieces.row_of.push_back(pieces.rows - 1);
+          begin += size;
+          room -= size;
+        }
+        return {};
+      }));
+  if (pieces.spans.size() >= kMaxPieces) return too_many_pieces(window);
+  return pieces;
+}
+
+}  // namespace
+
+Result<PackedWindow> PackedWindow::pack(const PackRule& rule,
+                                        const DocumentLengths& lengths,
+                                        const DocumentWindows& windows,
+                                        const Window& window) {
+  const Pieces pieces = TRY(rule.method == PackMethod::kSplit
+                                ? split(rule, lengths, windows, window)
+                                : fit(rule, lengths, windows, window));
+  PackedWindow packed;
+  packed.row_begins_.resize(std::size_t{pieces.rows} + 1);
+  for (const auto row : pieces.row_of) ++packed.row_begins_[row + 1];
+  std::partial_sum(packed.row_begins_.begin(), packed.row_begins_.end(),
+                   packed.row_begins_.begin());
+  packed.spans_.resize(pieces.spans.size());
+  auto next = packed.row_begins_;
+  for (std::size_t i = 0; i < pieces.spans.size(); ++i) {
+    packed.spans_[next[pieces.row_of[i]]++] = pieces.spans[i];
+  }
+  return packed;
+}
+
+Result<std::int64_t> PackedWindow::count_rows(const PackRule& rule,
+                                              const DocumentLengths& lengths,
+                                              const DocumentWindows& windows,
+                                              const Window& window) {
+  if (rule.method == PackMethod::kFirstFit) {
+    return TRY(fit(rule, lengths, windows, window)).rows;
+  }
+  std::vector<std::uint64_t> pieces;
+  if (rule.method != PackMethod::kSplit) pieces.resize(rule.capacity + 1);
+  std::uint64_t num_pieces = 0;
+  std::uint64_t tokens = 0;
+  const std::int64_t capacity = rule.capacity;
+  TRY(for_each_length(
+      lengths, windows, window,
+      [&](std::uint32_t, std::int64_t length) -> Status {
+        if (length <= 0) return {};
+        std::int64_t full = 0;
+        if (length > capacity) {
+          if (rule.long_documents == LongDocuments::kDrop) return {};
+          full = length / capacity;
+        }
+        num_pieces += static_cast<std::uint64_t>(full) +
+                      (length > full * capacity ? 1 : 0);
+        tokens += static_cast<std::uint64_t>(length);
+        if (num_pieces >= kMaxPieces) return too_many_pieces(window);
+        if (pieces.empty()) return {};
+        pieces[rule.capacity] += static_cast<std::uint64_t>(full);
+        ++pieces[static_cast<std::size_t>(length - full * capacity)];
+        return {};
+      }));
+  if (pieces.empty()) {
+    return static_cast<std::int64_t>((tokens + rule.capacity - 1) /
+                                     rule.capacity);
+  }
+  pieces[0] = 0;  // Long documents without a remaining piece.
+  return static_cast<std::int64_t>(
+      gristmill::count_rows(rule.method, rule.capacity, pieces));
+}
+
+void PackedWindow::reorder(std::span<const std::uint32_t> order) {
+  PackedWindow ordered;
+  ordered.spans_.reserve(spans_.size());
+  ordered.row_begins_.reserve(row_begins_.size());
+  for (const auto number : order) {
+    ordered.row_begins_.push_back(
+        static_cast<std::uint32_t>(ordered.spans_.size()));
+    const auto spans = row(number);
+    ordered.spans_.insert(ordered.spans_.end(), spans.begin(), spans.end());
+  }
+  ordered.row_begins_.push_back(
+      static_cast<std::uint32_t>(ordered.spans_.size()));
+  *this = std::move(ordered);
+}
+
+}  // namespace gristmill

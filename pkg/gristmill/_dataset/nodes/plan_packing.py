@@ -1,0 +1,274 @@
+"""Rows of documents of known lengths, as a plan distributes them.
+
+The plan (`_core.PackPlan`) is arithmetic, so a row has an index: any worker, stream
+and rank can make it from the lengths alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.argument_checks import check_callable
+from gristmill._base.types import Indices, Int64Array
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    as_indices,
+    block_of,
+    epochs_and_offsets,
+)
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import builds, chain_of
+from gristmill._dataset.model.packable import PackCounts
+from gristmill._dataset.nodes.document_spans import (
+    Spans,
+    lengths_of,
+    token_records_of,
+)
+from gristmill._dataset.nodes.pack_layout import at_least, pack_layout
+from gristmill._hot.layouts import PackLayout
+from gristmill._hot.packed_rows import RowWriter
+
+# "tokens", "attention", or a function of an array of lengths.
+CostOfLengths: TypeAlias = str | Callable[[Int64Array], npt.ArrayLike]
+
+# The name of the tokens in a row if documents are arrays, not dicts.
+TOKENS = "tokens"
+
+
+@builds("MapDataset.pack")
+class PackMapDataset(BlockMapDataset[Any]):
+    """Rows of documents of known lengths; see `MapDataset.pack`.
+
+    Attributes:
+        plan: The rows and their documents.
+    """
+
+    _KIND = "batch"
+    _SLICEABLE = True
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("length_struct", "method", "num_epochs")
+
+    def __init__(  # noqa: PLR0913 (the arguments of `pack`)
+        self,
+        parent: MapDataset[Any],
+        length_struct: int | Mapping[str, int],
+        lengths: npt.ArrayLike | None,
+        *,
+        method: str = "best_fit",
+        long_documents: str = "cut",
+        window: int = 1 << 16,
+        seed: int | None = None,
+        num_epochs: int = 1,
+        cost: CostOfLengths | None = None,
+        global_batch_size: int | None = None,
+        padding_struct: Any = None,
+        cu_seqlens: int | None = None,
+    ) -> None:
+        super().__init__(parent)
+        if seed is not None and at_least(0, seed, "seed") >= 2**32:
+            raise ValueError(f"seed must be less than 2**32, got {seed}.")
+        self._has_draws = _has_draws(parent)
+        self._length_struct = length_struct
+        self._method = method
+        self._drops_long = long_documents == "drop"
+        self._num_epochs = at_least(1, num_epochs, "num_epochs")
+        self._layout = planned_layout(length_struct, padding_struct, cu_seqlens)
+        self._writer = RowWriter(self._layout, cu_seqlens or 0)
+        if global_batch_size is not None:
+            at_least(1, global_batch_size, "global_batch_size")
+        elif cost is not None:
+            raise ValueError(
+                "cost needs global_batch_size, the number of rows that all ranks"
+                " together take in a step. Pass it, or leave cost out."
+            )
+        span_costs = costs_of_spans(cost, self._layout.lengths[0])
+        self._lengths = lengths_of(parent, lengths)
+        self.plan = _core.PackPlan(
+            self._lengths,
+            self._layout.lengths[0],
+            method=method,
+            long_documents=long_documents,
+            window=at_least(1, window, "window"),
+            seed=seed,
+            num_epochs=self._num_epochs,
+            span_costs=span_costs,
+            group_rows=global_batch_size or 1,
+        )
+        self._has_costs = span_costs is not None
+        self.global_batch_size = global_batch_size
+        self._update_from_parents()
+
+    def _update_from_parents(self) -> None:
+        # None: documents are elements of the parent, not parts of a source's records.
+        self._records = token_records_of(self._parent)
+
+    def __len__(self) -> int:
+        return self.plan.num_rows
+
+    @property
+    def _counts(self) -> PackCounts:
+        """What the rows contain; see `pack_counts`."""
+        totals, epochs = self.plan.totals, self._num_epochs
+        drops = self._drops_long
+        dropped = totals["long_tokens"] * epochs if drops else 0
+        packed = totals["tokens"] * epochs - dropped
+        return PackCounts(
+            rows=len(self),
+            packed_tokens=packed,
+            density=packed / max(1, len(self) * self._layout.lengths[0]),
+            long_documents=totals["long_documents"] * epochs,
+            dropped_documents=totals["long_documents"] * epochs if drops else 0,
+            dropped_tokens=dropped,
+            empty_documents=totals["empty_documents"] * epochs,
+        )
+
+    def costs(self, rows: Int64Array) -> npt.NDArray[np.float64]:
+        """Return the costs of rows in [0, len), or equal ones if there is no cost."""
+        return self.plan.costs(rows) if self._has_costs else np.ones(len(rows))
+
+    def spans(self, rows: Int64Array) -> Spans:
+        """Return the parts of documents that rows in [0, len) are made of."""
+        return Spans(*self.plan.rows(rows))
+
+    def locate(self, indices: Indices) -> tuple[Spans, Indices]:
+        """Return the spans of rows, and the parent's index of each span's document."""
+        epochs, offsets = epochs_and_offsets(indices, len(self))
+        rows = offsets.astype(np.int64, copy=False)
+        spans = self.spans(rows)
+        if not self._has_draws:
+            return spans, spans.documents
+        row_epochs = epochs.astype(np.object_) * self._num_epochs
+        row_epochs += self.plan.epochs(rows)
+        firsts = np.repeat(row_epochs * len(self._parent), np.diff(spans.offsets))
+        return spans, as_indices((spans.documents + firsts).tolist())
+
+    def _block(self, indices: Indices) -> list[Any]:
+        spans, numbers = self.locate(indices)
+        begins, ends = spans.begins, spans.ends
+        if self._records is not None:
+            documents = self._records.read(spans)
+            lengths = ends = ends - begins
+            begins = np.zeros_like(begins)
+        else:
+            # A document may have several spans.
+            distinct, places = np.unique(numbers, return_inverse=True)
+            elements = block_of(self._parent, distinct)
+            documents = [elements[place] for place in places.tolist()]
+            lengths = self._lengths[spans.documents].astype(np.int64)
+
+        def mismatch(span: int, feature: str, found: int) -> Exception:
+            return ValueError(
+                f"Document {spans.documents[span]} must have {lengths[span]} tokens, as"
+                f" in the lengths of {self}, got {found} in {feature}. Measure the"
+                " lengths of this data, or cut the documents to their lengths in a map"
+                " before pack."
+            )
+
+        rows: list[Any] = self._writer.write(
+            documents, spans.offsets, begins, ends, lengths, mismatch
+        )
+        return rows
+
+
+def costs_of_spans(
+    cost: CostOfLengths | None, capacity: int
+) -> npt.NDArray[np.float64] | None:
+    """Return the cost of a span of each length up to the capacity; None without costs.
+
+    Raises:
+        TypeError: The cost has another type.
+        ValueError: Its name is unknown, or it returns other numbers.
+    """
+    if cost is None:
+        return None
+    lengths = np.arange(capacity + 1)
+    if cost == "tokens":
+        return lengths.astype(np.float64)
+    if cost == "attention":
+        return lengths.astype(np.float64) ** 2
+    if isinstance(cost, str):
+        raise ValueError(
+            f"cost must be 'tokens', 'attention' or a function, got {cost!r}."
+        )
+    check_callable("cost", cost, " Or pass 'tokens' or 'attention'.")
+    costs = np.asarray(cost(lengths), np.float64)
+    if costs.shape != lengths.shape or not (np.isfinite(costs) & (costs >= 0)).all():
+        raise ValueError(
+            "cost must return a finite number of at least 0 for each of the lengths"
+            f" 0 to {capacity}, an array of shape {lengths.shape}, got {costs}."
+        )
+    return costs
+
+
+def planned_layout(
+    length_struct: int | Mapping[str, int], paddings: Any, cu_seqlens: int | None
+) -> PackLayout:
+    """Check the arguments of a packed dataset and return the layout of its rows.
+
+    Raises:
+        TypeError: A number is not an int.
+        ValueError: A number is out of range, or the features' lengths differ.
+    """
+    is_array = not isinstance(length_struct, Mapping)
+    struct = dict(
+        length_struct if isinstance(length_struct, Mapping) else {TOKENS: length_struct}
+    )
+    if is_array and paddings is not None:
+        paddings = {TOKENS: paddings}
+    if not struct:
+        raise ValueError(
+            "length_struct must have at least one feature, got {}. Pass the name of"
+            " the tokens and the number of tokens in a row."
+        )
+    main = next(iter(struct))
+    for name, length in struct.items():
+        at_least(1, length, f"length_struct[{name!r}]")
+        if length != struct[main]:
+            raise ValueError(
+                "All features of length_struct must have the same length, because one"
+                f" plan divides them into the same spans, got {struct[main]} for"
+                f" {main!r} and {length} for {name!r}."
+            )
+    extras = [f"{main}_loss_mask"]
+    if cu_seqlens is not None:
+        at_least(2, cu_seqlens, "cu_seqlens")
+        extras += [f"{main}_cu_seqlens", f"{main}_max_seqlen"]
+    # Features that are not packed, but of which each row has a value.
+    layout = pack_layout(
+        struct, rows=1, best_fit=False, meta_features=extras, paddings=paddings
+    )
+    if is_array:
+        layout = dataclasses.replace(layout, keys=None, leaves_of=_as_leaves)
+    return layout
+
+
+def _as_leaves(document: Any) -> list[Any]:
+    return [document]
+
+
+def _has_draws(parent: MapDataset[Any]) -> bool:
+    """Return whether documents have other random draws in each epoch.
+
+    Raises:
+        ValueError: The lengths of documents are not fixed.
+    """
+    nodes = list(chain_of(parent))
+    has_draws = any(node._random == "draws" for node in nodes)
+    for node in nodes:
+        if node._SPARSE is not None:
+            raise ValueError(
+                f"pack cannot follow {node._SPARSE}, which may drop documents. Select"
+                " documents by index before pack: ds[np.flatnonzero(mask)]."
+            )
+        if has_draws and node._random == "order":
+            raise ValueError(
+                f"pack cannot follow {node} and random steps, which need documents that"
+                " have the same lengths in each epoch. Leave the shuffle out, and pass"
+                " a seed to pack, which shuffles documents and rows."
+            )
+    return has_draws

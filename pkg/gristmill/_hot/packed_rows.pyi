@@ -1,0 +1,17 @@
+from collections.abc import Callable
+from typing import Any
+
+from gristmill._base.types import Int64Array
+from gristmill._hot.layouts import PackLayout
+
+class RowWriter:
+    def __init__(self, layout: PackLayout, boundaries: int) -> None: ...
+    def write(
+        self,
+        documents: list[Any],
+        offsets: Int64Array,
+        begins: Int64Array,
+        ends: Int64Array,
+        lengths: Int64Array,
+        mismatch: Callable[[int, str, int], Exception],
+    ) -> list[Any]: ...

@@ -1,0 +1,158 @@
+# cython: boundscheck=False, wraparound=False
+"""Makes rows of spans of documents, as a plan lists them."""
+cimport numpy as cnp
+from cpython.list cimport PyList_GET_ITEM
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+from libcpp.vector cimport vector
+
+from gristmill._hot.cancellation cimport cancelled_count, check_thread
+from gristmill._hot.row_matrix cimport (
+    RowMatrix, add_note, length_of, make_matrix, matrix_of, write_cells,
+)
+
+import numpy as np
+
+cnp.import_array()
+
+
+cdef class RowWriter:
+    """Makes rows of spans of documents."""
+
+    cdef object _layout
+    cdef tuple _keys  # The keys of the features if documents are dicts; else None.
+    cdef Py_ssize_t _length  # Cells per row.
+    cdef Py_ssize_t _boundaries  # Entries of a row's ``cu_seqlens``; 0 for none.
+
+    def __init__(self, layout, Py_ssize_t boundaries):
+        self._layout = layout
+        self._keys = layout.keys
+        self._length = layout.lengths[0]
+        self._boundaries = boundaries
+
+    def __reduce__(self):
+        return RowWriter, (self._layout, self._boundaries)
+
+    def write(
+        self, list documents not None, const int64_t[::1] offsets,
+        const int64_t[::1] begins, const int64_t[::1] ends,
+        const int64_t[::1] lengths, mismatch,
+    ):
+        """Return the rows that are made of some spans.
+
+        Row r has the spans ``offsets[r]:offsets[r + 1]``.  Span s are the cells from
+        ``begins[s]`` to ``ends[s]`` of ``documents[s]``, whose length should be
+        ``lengths[s]``.  If it is not, this raises ``mismatch(s, feature, length)``.
+
+        REQUIRES: the spans of a row fit into it, and each row has one.
+        """
+        cdef list rows = []
+        cdef Py_ssize_t row
+        for row in range(offsets.shape[0] - 1):
+            if cancelled_count:
+                check_thread()
+            rows.append(
+                self._row(
+                    documents, offsets[row], offsets[row + 1], begins, ends, lengths,
+                    mismatch,
+                )
+            )
+        return rows
+
+    cdef list _leaves_of(self, object document):
+        if self._keys is None:
+            return self._layout.leaves_of(document)
+        try:
+            return [document[key] for key in self._keys]
+        except (LookupError, TypeError):
+            found = list(document) if isinstance(document, dict) else type(document)
+            raise KeyError(
+                f"Elements must be dicts with the keys {list(self._keys)!r} of"
+                f" length_struct, got {found!r}. Add the missing keys in a map before"
+                " packing, or remove them from length_struct."
+            ) from None
+
+    cdef object _row(
+        self, list documents, Py_ssize_t first, Py_ssize_t last,
+        const int64_t[::1] begins, const int64_t[::1] ends,
+        const int64_t[::1] lengths, mismatch,
+    ):
+        """Return the row of the spans from `first` to `last`."""
+        cdef list leaves, values = [], segment_ids = [], positions = []
+        cdef vector[RowMatrix] matrices
+        cdef cnp.ndarray mask = np.zeros(self._length, np.bool_)
+        cdef Py_ssize_t i, s, at = 0
+        cdef int64_t count, length
+        layout = self._layout
+        for s in range(first, last):
+            leaves = self._leaves_of(documents[s])
+            count = ends[s] - begins[s]
+            for i in range(len(leaves)):
+                leaf = <object>PyList_GET_ITEM(leaves, i)
+                length = length_of(leaf, layout.names[i])
+                if length != lengths[s] or not np.ndim(leaf):
+                    raise mismatch(s, layout.names[i], length)
+                if s == first:
+                    shape = (1, self._length)
+                    values.append(make_matrix(shape, leaf, layout.paddings[i]))
+                    numbers = (
+                        np.zeros((2, *shape), np.int32) if layout.numbered[i]
+                        else (None, None)
+                    )
+                    segment_ids.append(numbers[0])
+                    positions.append(numbers[1])
+                    matrices.push_back(
+                        matrix_of(values[i], segment_ids[i], positions[i])
+                    )
+                try:
+                    write_cells(
+                        &matrices[i], <cnp.ndarray>PyList_GET_ITEM(values, i), 0, at,
+                        leaf, begins[s], count,
+                    )
+                except BaseException as error:
+                    add_note(error, layout.names[i], values[i])
+                    raise
+                matrices[i].number(0, at, count, <int32_t>(s - first + 1))
+            if count > 1:
+                memset(<char*>cnp.PyArray_BYTES(mask) + at + 1, 1, count - 1)
+            at += count
+        columns = [
+            None if each is None else each[0]
+            for each in (*values, *segment_ids, *positions)
+        ]
+        columns.append(mask)
+        if self._boundaries:
+            columns += self._boundaries_of(begins, ends, first, last)
+        columns = [columns[column] for column in layout.columns]
+        if layout.column_keys is None:
+            return layout.assemble(columns)
+        return dict(zip(layout.column_keys, columns))
+
+    cdef tuple _boundaries_of(
+        self, const int64_t[::1] begins, const int64_t[::1] ends, Py_ssize_t first,
+        Py_ssize_t last,
+    ):
+        """Return the bounds of a row's segments, and the longest segment's length.
+
+        Padding is a segment, too.  The last bound fills the remaining entries.
+        """
+        cdef cnp.ndarray bounds = np.full(self._boundaries, self._length, np.int32)
+        cdef int32_t* out = <int32_t*>cnp.PyArray_DATA(bounds)
+        cdef int64_t count, longest = 0, at = 0
+        cdef Py_ssize_t s, segments = last - first
+        for s in range(first, last):
+            at += ends[s] - begins[s]
+        segments += at < self._length
+        if segments >= self._boundaries:
+            raise ValueError(
+                f"cu_seqlens must be at least {segments + 1}, got {self._boundaries}: a"
+                f" row has {segments} segments, padding included. {self._length + 1},"
+                " the length of a row plus 1, is always enough."
+            )
+        at = out[0] = 0
+        for s in range(first, last):
+            count = ends[s] - begins[s]
+            longest = max(longest, count)
+            at += count
+            out[s - first + 1] = <int32_t>at
+        return bounds, np.int32(max(longest, self._length - at))
