@@ -23,6 +23,8 @@ def format_activity(activity: dict[str, Any]) -> str:
     ]
     for number, loader in enumerate(activity["loaders"]):
         lines += ["", *_loader_lines(number, loader)]
+    for sources in activity["sources"]:
+        lines += ["", *_source_lines(sources)]
     if not activity["loaders"]:
         lines += ["", f"It {NO_WORKERS}"]
     return "\n".join(lines)
@@ -62,6 +64,24 @@ def _loader_lines(number: int, loader: dict[str, Any]) -> list[str]:
         f" {format_bytes(loader['memory_limit'])} for outputs",
         *(f"  {line}  {text}" for line, text in lines),
     ]
+
+
+def _source_lines(sources: dict[str, Any]) -> list[str]:
+    """Return a table of what an iterator had delivered at its last `consumed()`."""
+    rows = [("elements", "tokens", "epochs")]
+    for count in sources.values():
+        tokens, epochs = count["tokens"], count["epochs"]
+        rows.append(
+            (
+                f"{count['elements']:,}",
+                "-" if tokens is None else f"{tokens:,}",
+                "-" if epochs is None else f"{epochs:.2f}",
+            )
+        )
+    # `format_table` aligns columns to the right, but the last column is text.
+    names = ["delivered from", *sources]
+    pairs = zip(format_table(rows).splitlines(), names, strict=True)
+    return [f"  {line}  {name}" for line, name in pairs]
 
 
 def _describe_unit(worker: dict[str, Any], loader: dict[str, Any]) -> str:
