@@ -68,20 +68,18 @@ def _loader_lines(number: int, loader: dict[str, Any]) -> list[str]:
 
 def _source_lines(sources: dict[str, Any]) -> list[str]:
     """Return a table of what an iterator had delivered at its last `consumed()`."""
-    rows = [("elements", "tokens", "epochs")]
-    for count in sources.values():
+    rows = [("delivered from", "elements", "tokens", "epochs")]
+    for name, count in sources.items():
         tokens, epochs = count["tokens"], count["epochs"]
         rows.append(
             (
+                name,
                 f"{count['elements']:,}",
                 "-" if tokens is None else f"{tokens:,}",
                 "-" if epochs is None else f"{epochs:.2f}",
             )
         )
-    # `format_table` aligns columns to the right, but the last column is text.
-    names = ["delivered from", *sources]
-    pairs = zip(format_table(rows).splitlines(), names, strict=True)
-    return [f"  {line}  {name}" for line, name in pairs]
+    return [f"  {line}" for line in format_table(rows).splitlines()]
 
 
 def _describe_unit(worker: dict[str, Any], loader: dict[str, Any]) -> str:

@@ -427,3 +427,19 @@ def test_state_of_another_chain_is_a_mismatch():
         ds.mp_prefetch(options).consumed({"next_index": 1})
     with pytest.raises(IndexError, match="out of range"):
         ds.consumed({"next_index": 14})
+
+
+def test_report_shows_counts_that_need_no_reading():
+    parts = [documents(0), documents(1)]
+    ds = grain.MapDataset.mix(parts).map(features).to_iter_dataset()
+    iterator = iter(ds.batch(4, batch_fn=list))
+    next(iterator)
+    report = iterator.report()
+    assert dict(report.sources) == iterator.consumed()
+    tokens = SOURCES[0].lengths()[:2].sum()
+    assert f"Delivered from source 0: 2 elements, {tokens} tokens, 0.15" in str(report)
+    iterator = iter(ds.filter(is_kept))
+    next(iterator)
+    assert iterator.report().sources == ()
+    iterator = iter(grain.MapDataset.range(4))
+    assert iterator.report().sources == ()
