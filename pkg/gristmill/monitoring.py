@@ -7,11 +7,15 @@
 | ``grain_python_data_sources_bytes_read`` | counter | ``source``, its class |
 | ``grain_python_dataset_source_read_time_ns`` | histogram | ``source``, its class |
 | ``grain_python_data_loader_iterator_get_next`` | histogram | |
+| ``gristmill_consumed_elements`` | gauge | ``source``, its name |
+| ``gristmill_consumed_tokens`` | gauge | ``source``, its name |
+| ``gristmill_consumed_epochs`` | gauge | ``source``, its name |
 
-They are recorded after `start` was called.  If
-``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` is in the environment, ``import gristmill``
-calls `start` and serves the metrics on port 9431, or on ``PYGRAIN_PROMETHEUS_PORT``.
-The metrics of worker processes are added up.  They need the package prometheus_client.
+The last three have the last result of `DatasetIterator.consumed`.  Metrics are recorded
+after `start` was called.  If ``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` is in the
+environment, ``import gristmill`` calls `start` and serves the metrics on port 9431, or
+on ``PYGRAIN_PROMETHEUS_PORT``.  The metrics of worker processes are added up.  They
+need the package prometheus_client.
 
 By default, the server listens on 127.0.0.1, which only programs on the same machine can
 reach.  Set ``GRISTMILL_PROMETHEUS_HOST`` to listen on another address, such as 0.0.0.0
@@ -31,6 +35,7 @@ from typing import Any
 from gristmill._base import log
 from gristmill._base.lazy_names import public_names
 from gristmill._base.sizes import size_of
+from gristmill._base.source_counts import SourceCounts
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
@@ -46,6 +51,7 @@ _PORT_VARIABLE = "PYGRAIN_PROMETHEUS_PORT"
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 # Set for child processes; its value is the id of the process that serves their metrics.
 _SERVER_PID_VARIABLE = "GRISTMILL_PROMETHEUS_SERVED_BY"
+_CONSUMED_UNITS = ("elements", "tokens", "epochs")
 _HOUR_NS = 3_600_000_000_000
 
 # The metrics of this process, by argument name in `start`; empty until `start`.
@@ -136,6 +142,16 @@ def start() -> None:
             buckets=time_buckets,
             registry=None,
         ),
+        **{
+            f"consumed_{unit}": client.Gauge(
+                f"gristmill_consumed_{unit}",
+                f"The {unit} that were delivered from a source.",
+                labelnames=("source",),
+                registry=None,
+                multiprocess_mode="livesum",
+            )
+            for unit in _CONSUMED_UNITS
+        },
     )
     _unregister_grain_metrics()
     client.REGISTRY.register(_collector)
@@ -244,6 +260,19 @@ def record_read(source: str, elements: Sequence[Any], total_ns: int) -> None:
     histogram = _metrics["read_ns"].labels(source)
     for _ in elements:
         histogram.observe(total_ns / len(elements))
+
+
+def record_consumed(counts: SourceCounts) -> None:
+    """Record what an iterator has delivered so far.
+
+    Args:
+        counts: The counts by the name of the source.
+    """
+    for name, count in counts.items():
+        for unit in _CONSUMED_UNITS:
+            number = getattr(count, unit)
+            if number is not None:
+                _metrics[f"consumed_{unit}"].labels(name).set(number)
 
 
 def _client() -> Any:

@@ -40,6 +40,7 @@ COMPUTED_NAMES = {
     "gristmill._base.grain_names": "Grain's names of our modules",
     "gristmill._base.imports": "functions to call when a module is imported",
     "gristmill._base.lazy_names": "the public names of a package",
+    "gristmill._cli.program": "the program of a user",
     "gristmill._convert.errors": "packages that a format needs",
     "gristmill._workers.launcher": "modules that the program has imported",
     "gristmill._workers.zygote": "the entry point of the program",

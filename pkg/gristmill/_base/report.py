@@ -9,6 +9,7 @@ from typing import Literal
 
 from gristmill._base.object_repr import printable
 from gristmill._base.quantities import bytes_text, time_text
+from gristmill._base.source_counts import SourceCount
 
 Limit = Literal[
     "read",
@@ -176,6 +177,9 @@ class Report:
         untried: Changes that may help and were not tried.
         notes: What the report could not measure or try, and why.
         checks: Changes that were tried.
+        sources: The name of each source, and what was delivered from it, of a chain
+            with several sources or with known numbers of tokens, if that can be counted
+            quickly.
     """
 
     limit: Limit
@@ -195,6 +199,7 @@ class Report:
     untried: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+    sources: tuple[tuple[str, SourceCount], ...] = ()
 
     def __str__(self) -> str:
         p50, p95, p99 = (
@@ -223,6 +228,7 @@ class Report:
             f" time, {w.elements} elements"
             for w in self.workers
         ]
+        lines += [f"Delivered from {name}: {count}" for name, count in self.sources]
         lines += [f"Advice: {advice.text}" for advice in self.advice]
         lines += [f"Check: {check}" for check in self.checks]
         lines += _untried_lines(self.untried)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import gristmill
-from gristmill._cli import bench, convert, inspect, tokenize, top
+from gristmill._cli import bench, convert, inspect, tokenize, top, trace
 from gristmill._cli.terminal import STYLE
 from gristmill._convert.errors import CommandError, UsageError
 
@@ -26,6 +26,7 @@ examples:
   gristmill inspect out/train-* --verify
   gristmill bench photos.array_record
   gristmill top 4242
+  gristmill trace state.json --steps 1000-1010 --program train:make_dataset
 
 Run "gristmill COMMAND --help" for the options of a command.
 """
@@ -82,6 +83,6 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command"
     )
-    for command in (convert, tokenize, inspect, bench, top):
+    for command in (convert, tokenize, inspect, bench, top, trace):
         command.add_to(commands)
     return parser

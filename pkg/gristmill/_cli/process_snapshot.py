@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
 from gristmill._observe.processes import Arena, ProcessUsage
+from gristmill._observe.published_counts import read_counts
 from gristmill._observe.shared_words import LayoutMismatchError, Snapshot
 
 NO_WORKERS = (
@@ -26,12 +28,14 @@ class ProcessSnapshot:
         at_s: The time of the snapshot, by `time.monotonic`.
         loaders: The open loaders, by the inode of their shared memory.
         usage: The usage of the process and of each worker that is alive, by process id.
+        sources: What each iterator had delivered from its sources when it was counted.
     """
 
     pid: int
     at_s: float
     loaders: dict[int, tuple[Arena, Snapshot]]
     usage: dict[int, ProcessUsage]
+    sources: list[dict[str, Any]]
 
 
 def take_snapshot(pid: int) -> ProcessSnapshot:
@@ -64,7 +68,8 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
             usage[each] = process_usage
     if pid not in usage:
         raise CommandError(f"process {pid} has ended.")
-    return ProcessSnapshot(pid, time.monotonic(), loaders, usage)
+    sources = read_counts(pid)
+    return ProcessSnapshot(pid, time.monotonic(), loaders, usage, sources)
 
 
 def _worker_pids(loaders: dict[int, tuple[Arena, Snapshot]]) -> Iterator[int]:

@@ -36,6 +36,7 @@ def activity_between(
             _loader(inode, before, after, wait_samples.get(inode))
             for inode in after.loaders
         ],
+        "sources": after.sources,
     }
 
 

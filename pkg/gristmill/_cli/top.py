@@ -42,6 +42,8 @@ columns:
   memory       of a worker; each process has its share of common memory (PSS)
   outputs/s    outputs that a worker computed
 
+If the program calls consumed() of an iterator, the last result is shown, too.
+
 examples:
   gristmill top
   gristmill top 4242

@@ -23,6 +23,8 @@ def format_activity(activity: dict[str, Any]) -> str:
     ]
     for number, loader in enumerate(activity["loaders"]):
         lines += ["", *_loader_lines(number, loader)]
+    for sources in activity["sources"]:
+        lines += ["", *_source_lines(sources)]
     if not activity["loaders"]:
         lines += ["", f"It {NO_WORKERS}"]
     return "\n".join(lines)
@@ -62,6 +64,22 @@ def _loader_lines(number: int, loader: dict[str, Any]) -> list[str]:
         f" {format_bytes(loader['memory_limit'])} for outputs",
         *(f"  {line}  {text}" for line, text in lines),
     ]
+
+
+def _source_lines(sources: dict[str, Any]) -> list[str]:
+    """Return a table of what an iterator had delivered at its last `consumed()`."""
+    rows = [("delivered from", "elements", "tokens", "epochs")]
+    for name, count in sources.items():
+        tokens, epochs = count["tokens"], count["epochs"]
+        rows.append(
+            (
+                name,
+                f"{count['elements']:,}",
+                "-" if tokens is None else f"{tokens:,}",
+                "-" if epochs is None else f"{epochs:.2f}",
+            )
+        )
+    return [f"  {line}" for line in format_table(rows).splitlines()]
 
 
 def _describe_unit(worker: dict[str, Any], loader: dict[str, Any]) -> str:

@@ -5,26 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gristmill import monitoring
 from gristmill._base.source_counts import SourceCount
+from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import build
+from gristmill._observe.published_counts import publish
 
 
 def consumed_of(
     iterator: Any, lengths: Mapping[str, Any] | None
 ) -> dict[str, SourceCount]:
     """Return what an iterator has delivered; see `DatasetIterator.consumed`."""
-    watch = iterator._watch
-    if watch is None:
+    if iterator._watch is None:
         raise ValueError(
             f"{iterator} is part of another iterator's chain. Call consumed() of the"
             " iterator that iter(dataset) returned."
         )
+    counter = _counter_of(iterator, lengths)
+    counts: dict[str, SourceCount] = counter.count(iterator.get_state())
+    if monitoring.is_on():
+        monitoring.record_consumed(counts)
+    publish(iterator, counts)
+    return counts
+
+
+def count_for_report(iterator: Any) -> dict[str, SourceCount]:
+    """Return the counts to show in a report; they are empty if counting is slow.
+
+    The numbers of a single source without tokens are not shown.
+    """
+    if not isinstance(iterator, DatasetIterator) or iterator._watch is None:
+        return {}
+    kept = iterator._consumed_counter
+    try:
+        counter = _counter_of(iterator, kept[0] if kept else None)
+        counts: dict[str, SourceCount] = counter.count_fast(iterator.get_state())
+    except TypeError:  # A source or a state is not known.
+        return {}
+    shows_all = len(counts) > 1
+    return {
+        name: count
+        for name, count in counts.items()
+        if shows_all or count.tokens is not None
+    }
+
+
+def _counter_of(iterator: Any, lengths: Mapping[str, Any] | None) -> Any:
     kept = iterator._consumed_counter
     if kept is None or kept[0] is not lengths:
-        kept = (
-            lengths,
-            build("DatasetIterator.consumed_counter", watch.dataset, lengths),
-        )
-        iterator._consumed_counter = kept
-    counts: dict[str, SourceCount] = kept[1].count(iterator.get_state())
-    return counts
+        dataset = iterator._watch.dataset
+        counter = build("DatasetIterator.consumed_counter", dataset, lengths)
+        kept = iterator._consumed_counter = lengths, counter
+    return kept[1]

@@ -16,6 +16,7 @@ from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.worker_stats import RemoteStats
 from gristmill._observe import cluster_workers, generators, local_workers
+from gristmill._observe.accounting import count_for_report
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
@@ -102,7 +103,10 @@ def _report_so_far(iterator: Any) -> Report:
         report = dataclasses.replace(report, stages=stages)
         notes.append(UNMEASURED_STEPS_NOTE)
     buffers = tuple(_find_buffers(iterator))
-    report = dataclasses.replace(report, buffers=buffers, notes=tuple(notes))
+    sources = tuple(count_for_report(iterator).items())
+    report = dataclasses.replace(
+        report, buffers=buffers, notes=tuple(notes), sources=sources
+    )
     return _diagnose(report, cluster_stats)
 
 

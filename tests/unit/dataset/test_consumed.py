@@ -186,6 +186,35 @@ GROUPS = {
 }
 
 
+@pytest.mark.parametrize("method", ["best_fit", "split"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_planned_rows_count_their_documents(method, batch_size):
+    ds = grain.MapDataset.concatenate([documents(0), documents(1)]).shuffle(1)
+    lengths = [SOURCES[n].lengths() for n in (0, 1)]
+    records = grain.MapDataset.concatenate(
+        [grain.MapDataset.source(each) for each in lengths]
+    ).shuffle(1)
+    ds = ds.pack(5, [*records], method=method, num_epochs=2, seed=1)
+    iterator = iter(ds.batch(batch_size))
+    tokens = collections.Counter()
+    for place, output in enumerate(iterator):
+        cells = output["tokens"][output["tokens"] > 0]
+        tokens.update(((cells - 1) // 100).tolist())
+        if place % 3 == 0:
+            for number in (0, 1):
+                count = iterator.consumed()[f"source {number}"]
+                assert count.tokens == tokens[number]
+    for number in (0, 1):
+        count = iterator.consumed()[f"source {number}"]
+        assert count.elements == 2 * SIZES[number]
+        assert count.tokens == 2 * SOURCES[number].lengths().sum()
+    ids = ds.to_iter_dataset().ids({"next_index": 2})
+    row = ds[2]["tokens"]
+    values = 100 * ids["source"] + ids["key"] + 1
+    expected = np.repeat(values, ids["end"] - ids["begin"])
+    assert row[row > 0].tolist() == expected.tolist()
+
+
 BY_TOKENS = {"unit": "tokens", "tokens": "t", "at_end": "drop"}
 
 
@@ -389,3 +418,28 @@ def test_inner_iterator_cannot_count():
     iterator = iter(documents().to_iter_dataset().map(features).batch(2, batch_fn=list))
     with pytest.raises(ValueError, match="part of another iterator's chain"):
         iterator._parent.consumed()
+
+
+def test_state_of_another_chain_is_a_mismatch():
+    ds = documents().to_iter_dataset()
+    options = grain.MultiprocessingOptions(num_workers=2)
+    with pytest.raises(grain.StateMismatch, match=r"must be|Expected the state"):
+        ds.mp_prefetch(options).consumed({"next_index": 1})
+    with pytest.raises(IndexError, match="out of range"):
+        ds.consumed({"next_index": 14})
+
+
+def test_report_shows_counts_that_need_no_reading():
+    parts = [documents(0), documents(1)]
+    ds = grain.MapDataset.mix(parts).map(features).to_iter_dataset()
+    iterator = iter(ds.batch(4, batch_fn=list))
+    next(iterator)
+    report = iterator.report()
+    assert dict(report.sources) == iterator.consumed()
+    tokens = SOURCES[0].lengths()[:2].sum()
+    assert f"Delivered from source 0: 2 elements, {tokens} tokens, 0.15" in str(report)
+    iterator = iter(ds.filter(is_kept))
+    next(iterator)
+    assert iterator.report().sources == ()
+    iterator = iter(grain.MapDataset.range(4))
+    assert iterator.report().sources == ()

@@ -185,7 +185,7 @@ def test_ids_name_documents_and_spans():
         assert_same(ds.replay(state)["tokens"], batch["tokens"])
         found = [
             DOCUMENTS[key][begin:end].tolist()
-            for _, key, begin, end in ds.ids(state).tolist()
+            for _, key, _, begin, end in ds.ids(state).tolist()
         ]
         used = batch["tokens"][batch["tokens_segment_ids"] > 0]
         assert [*itertools.chain(*found)] == used.tolist()
@@ -195,8 +195,8 @@ def test_ids_of_dealt_rows_pass_through_maps():
     ds = source().map(np.copy).pack(16, LENGTHS, global_batch_size=4)
     own = ds.deal(ShardOptions(1, 2)).to_iter_dataset(ASK)
     state = {"next_index": 1}
-    _, key, begin, end = ds.to_iter_dataset().ids({"next_index": 3})[0].tolist()
-    assert own.ids(state)[0].tolist() == (0, key, begin, end)
+    expected = ds.to_iter_dataset().ids({"next_index": 3})[0].tolist()
+    assert own.ids(state)[0].tolist() == expected
 
 
 @pytest.mark.multiprocess

@@ -8,6 +8,7 @@ from typing import Any
 from gristmill._base.source_counts import SourceCount
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.parallel.index_counts import TooManyIndices
+from gristmill._dataset.parallel.single_thread import check_state_of
 from gristmill._dataset.parallel.source_list import SourceList
 from gristmill._dataset.parallel.state_counts import ReadingNeeded, StateCounter
 
@@ -52,7 +53,9 @@ def consumed(
     dataset: Any, state: Any, lengths: Mapping[str, Any] | None = None
 ) -> dict[str, SourceCount]:
     """See `IterDataset.consumed`."""
-    return ConsumedCounter(dataset, lengths).count(state)
+    counter = ConsumedCounter(dataset, lengths)
+    check_state_of(dataset, state)
+    return counter.count(state)
 
 
 @builds("DatasetIterator.consumed_counter")

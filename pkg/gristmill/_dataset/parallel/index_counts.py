@@ -16,6 +16,7 @@ from gristmill._base.types import Indices, Int64Array
 from gristmill._dataset.model.blocks import StepMapDataset, indices_from
 from gristmill._dataset.model.names import node_line
 from gristmill._dataset.nodes.batch import BatchMapDataset
+from gristmill._dataset.nodes.deal import DealMapDataset
 from gristmill._dataset.nodes.mix import (
     ConcatenateMapDataset,
     MixedMapDataset,
@@ -28,6 +29,7 @@ from gristmill._dataset.nodes.order import (
     ShuffleMapDataset,
     SliceMapDataset,
 )
+from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.nodes.shard import PadMapDataset, WrapMapDataset
 from gristmill._dataset.nodes.window_shuffle import WindowShuffleMapDataset
@@ -60,11 +62,16 @@ class Records(NamedTuple):
         number: The number of the source.
         indices: The index of each record in the source over all epochs, shape (n,).
         places: The place of the index that each belongs to, of those that were passed.
+        begins: The first token of each part of a record in a packed row; None for whole
+            records.
+        ends: The token after its last one.
     """
 
     number: int
     indices: Indices
     places: Int64Array
+    begins: Int64Array | None = None
+    ends: Int64Array | None = None
 
 
 def is_sparse(dataset: Any) -> bool:
@@ -94,6 +101,9 @@ def find_records(
             for part in node._parents:
                 yield from find_records(sources, part, indices, places)
             return
+        if isinstance(node, PackMapDataset):
+            yield from _find_spans(sources, node, indices, places)
+            return
         if isinstance(node, SelectionMapDataset):
             parents, parent_indices = node._select(indices)
             for number in np.unique(parents).tolist():
@@ -110,6 +120,24 @@ def find_records(
     yield Records(sources.number_of(node), indices, places)
 
 
+def _find_spans(
+    sources: SourceList, node: PackMapDataset, indices: Indices, places: Int64Array
+) -> Iterator[Records]:
+    """Yield the parts of records that packed rows are made of."""
+    spans, documents = node.locate(indices)
+    places = np.repeat(places, np.diff(spans.offsets))
+    of_span = np.arange(len(documents))
+    for records in find_records(sources, node._parent, documents, of_span):
+        found = records.places
+        yield Records(
+            records.number,
+            records.indices,
+            places[found],
+            spans.begins[found],
+            spans.ends[found],
+        )
+
+
 def _to_parent(
     node: Any, indices: Indices, places: Int64Array
 ) -> tuple[Indices, Int64Array]:
@@ -124,7 +152,7 @@ def _to_parent(
         _, offsets = node._epochs_and_places(indices)
         kept = offsets < len(node._parent)  # The others are padding.
         indices, places = indices[kept], places[kept]
-    if isinstance(node, WrapMapDataset):
+    if isinstance(node, (WrapMapDataset, DealMapDataset)):
         return node._to_parent_indices(indices), places
     if isinstance(node, BatchMapDataset):
         firsts, ends = (_batch_start(node, each) for each in (indices, indices + 1))
@@ -292,8 +320,12 @@ class IndexCounter:
                 self.add_records(records, tally)
 
     def add_records(self, records: Records, tally: Tally) -> None:
-        """Count records that are delivered as a whole."""
+        """Count records, or the parts of records in packed rows."""
         number = records.number
+        if records.begins is not None and records.ends is not None:
+            tally.elements[number] += int(np.count_nonzero(records.begins == 0))
+            tally.tokens[number] += int((records.ends - records.begins).sum())
+            return
         tally.elements[number] += len(records.indices)
         if self._sources.has_lengths(number):
             keys = records.indices % self._sources.record_count(number)

@@ -10,7 +10,13 @@ import numpy as np
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.nodes.plan_packing import PackMapDataset
-from gristmill._dataset.parallel.traced_element import TracedElement, with_span
+from gristmill._dataset.parallel.traced_element import (
+    IDS_DTYPE,
+    TracedElement,
+    with_span,
+)
+
+_NO_IDS = np.empty(0, IDS_DTYPE)
 
 
 class TracedPackDataset(BlockMapDataset[Any]):
@@ -43,6 +49,6 @@ class TracedPackDataset(BlockMapDataset[Any]):
         rows = block_of(self._rows, indices)
         bounds = itertools.pairwise(spans.offsets.tolist())
         return [
-            TracedElement(row, ids[first:last])
+            TracedElement(row, [np.concatenate([_NO_IDS, *ids[first:last]])])
             for row, (first, last) in zip(rows, bounds, strict=True)
         ]

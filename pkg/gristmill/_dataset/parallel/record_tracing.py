@@ -101,7 +101,7 @@ class TracedSourceDataset(BlockMapDataset[Any]):
         ]
 
     def _make_id(self, index: int) -> Ids:
-        key = self._record(index)
+        key: Any = self._record(index)
         epoch = index // len(self)
         end = self._sources.length_of(self._number, key)
         return np.array([(self._number, key, epoch, 0, end)], IDS_DTYPE)

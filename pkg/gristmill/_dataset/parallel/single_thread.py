@@ -6,8 +6,11 @@ import copy
 import dataclasses
 from typing import Any
 
+from gristmill._dataset.model import states
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
+from gristmill._dataset.model.observer import suppress_observation
+from gristmill._dataset.nodes.elastic import ElasticIterator
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.on_error import OnErrorIterDataset
 from gristmill._dataset.nodes.thread_prefetch import ThreadPrefetchIterDataset
@@ -18,6 +21,17 @@ from gristmill._dataset.parallel.record_tracing import ChainTracer
 from gristmill.options import ReadOptions
 
 NO_THREADS = ReadOptions(num_threads=0, prefetch_buffer_size=0)
+
+
+def check_state_of(dataset: Any, state: Any) -> None:
+    """Raise StateMismatch or IndexError if a state is not one of a chain."""
+    with suppress_observation():
+        iterator = iter(dataset)
+    try:
+        states.check_state(iterator, state)
+    finally:
+        if not isinstance(dataset, ElasticIterator):  # It is the user's iterator.
+            iterator.close()
 
 
 class SingleThreadCopier:

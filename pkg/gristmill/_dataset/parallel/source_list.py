@@ -19,6 +19,7 @@ from gristmill._dataset.nodes.elastic import ElasticIterator
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.iterable_source import IterableSourceDataset
 from gristmill._dataset.nodes.mix import MixedIterDataset, MixedMapDataset
+from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 
@@ -124,7 +125,9 @@ class SourceList:
         self._datasets: list[Any] = []
         # The names of the parts of mixtures that each source is in.
         self._labels: list[dict[str, None]] = []
-        self._visit(dataset, ())
+        # Whether each source is read only by rows whose plan has its lengths.
+        self._is_packed: list[bool] = []
+        self._visit(dataset, (), False)
         self.names = self._choose_names()
         # The lengths of the records of each source; None if they are not known.
         self._lengths: dict[int, Lengths] = {}
@@ -175,7 +178,8 @@ class SourceList:
         counts = {}
         for number, name in enumerate(self.names):
             elements, records = tally.elements[number], self.record_count(number)
-            tokens = tally.tokens[number] if self.has_lengths(number) else None
+            knows_tokens = self.has_lengths(number) or self._is_packed[number]
+            tokens = tally.tokens[number] if knows_tokens else None
             epochs = elements / records if records else None
             counts[name] = SourceCount(elements, tokens, epochs)
         return counts
@@ -185,16 +189,19 @@ class SourceList:
             self._lengths[number] = self._find_lengths(number)
         return self._lengths[number]
 
-    def _visit(self, dataset: Any, labels: tuple[str, ...]) -> None:
+    def _visit(self, dataset: Any, labels: tuple[str, ...], is_packed: bool) -> None:
         parts = parts_of(dataset)
         if not parts and is_source(dataset):
-            self._add(dataset, labels)
+            number = self._add(dataset, labels)
+            self._is_packed[number] &= is_packed
+        is_packed |= isinstance(dataset, PackMapDataset)
         names = names_of_parts(dataset)
         for number, part in enumerate(parts):
             label = () if names is None else (str(names[number]),)
-            self._visit(part, labels + label)
+            self._visit(part, labels + label, is_packed)
 
-    def _add(self, dataset: Any, labels: tuple[str, ...]) -> None:
+    def _add(self, dataset: Any, labels: tuple[str, ...]) -> int:
+        """Add a source, unless it was added before, and return its number."""
         if not isinstance(dataset, (MapDataset, IterableSourceDataset)):
             raise TypeError(
                 f"The records of {node_line(dataset)} are not known by index, so they"
@@ -204,8 +211,10 @@ class SourceList:
         if number == len(self._datasets):
             self._datasets.append(dataset)
             self._labels.append({})
+            self._is_packed.append(True)
         if labels:
             self._labels[number]["/".join(labels)] = None
+        return number
 
     def _choose_names(self) -> list[str]:
         """Return a different name for each source."""

@@ -210,7 +210,7 @@ class StateCounter:
     def _count_mixed(self, node: Any, state: Any, path: Path) -> Tally:
         found = state["parents"]
         if isinstance(found, Mapping):
-            found = [found.get(name) for name in names_of_parts(node)]
+            found = [found.get(name) for name in names_of_parts(node) or ()]
         tally = Tally(len(self._sources))
         for number, (part, part_state) in enumerate(
             zip(node._parents, found, strict=True)

@@ -80,7 +80,7 @@ def trace_pack(dataset: Any, copied: Any) -> Any:
     with_ids = _WithIds(copied._parent, lambda traced: _spans_of(traced, first))
 
     def call_traced(row: Any) -> TracedElement:
-        return TracedElement(row, row.pop(IDS_FEATURE))
+        return TracedElement(row, [np.concatenate(row.pop(IDS_FEATURE))])
 
     return MapIterDataset(with_parents(copied, [with_ids]), call_traced)
 

@@ -14,6 +14,7 @@ from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.states import MAX_FAILURES
 from gristmill._dataset.nodes.concat_split import ConcatThenSplitIterDataset
 from gristmill._dataset.nodes.flat_map import FlatMapBase
+from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.parallel.record_tracing import ChainTracer
 from gristmill._dataset.parallel.single_thread import SingleThreadCopier
 from gristmill._dataset.parallel.source_list import SourceList, Tally, nodes_of
@@ -23,6 +24,8 @@ from gristmill.errors import StateMismatch
 
 # The most elements that are computed at once.
 BLOCK = 512
+# Nodes whose rows have parts of records.
+_SPLITTING = (ConcatThenSplitIterDataset, PackMapDataset)
 # The keys of positions of sources in states.
 _POSITION_KEYS = ("next_index", "elements_read")
 
@@ -43,7 +46,7 @@ class TracedRun:
         self._sources = sources
         self._tally = Tally(len(sources))
         # Whether outputs have parts of records.
-        self._splits = any(isinstance(n, ConcatThenSplitIterDataset) for n in nodes)
+        self._splits = any(isinstance(node, _SPLITTING) for node in nodes)
         # The records that were counted, if several outputs may have the same one.
         self._seen: set[tuple[int, ...]] | None = None
         if any(isinstance(node, FlatMapBase) for node in nodes):
