@@ -272,4 +272,5 @@ def _attention_mask(
         return np.broadcast_to(later, (shape[0], 1, *later.shape)).copy()
     documents = np.cumsum(after_eod, axis=1)
     is_other = documents[:, :, None] != documents[:, None, :]
-    return (is_other | later)[:, None]
+    masks: npt.NDArray[np.bool_] = (is_other | later)[:, None]
+    return masks
