@@ -29,7 +29,7 @@ using DocumentLengths =
 struct LengthSummary {
   std::int64_t tokens = 0;   // The sum of the lengths.
   std::int64_t longest = 0;  // The largest length.
-  std::uint64_t hash = 0;    // Of all lengths.
+  std::uint64_t hash = 0;    // A hash of all lengths.
 };
 
 // Summarizes the lengths in one pass.  Fails if one is negative, or if the sum

@@ -13,13 +13,12 @@ from gristmill import _core
 from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import Int64Array
 from gristmill.sources._gpt_order import SUBSETS, count_rows, subset_range
-from gristmill.sources._row_source import Lengths, RowSource
-from gristmill.sources._token_source import TokenSource
+from gristmill.sources._row_source import Documents, Lengths, RowSource
 
 __all__ = ["GPTDataSource"]
 
 Sample = dict[str, npt.NDArray[Any]]
-MAX_COUNT = 2**32  # Of documents and rows, which are uint32 in the index.
+MAX_COUNT = 2**32  # Documents and rows are uint32 in the index.
 FLAGS = (
     "reset_position_ids",
     "reset_attention_mask",
@@ -50,7 +49,7 @@ class GPTDataSource(RowSource[Sample]):
         eod_id: The token that ends a document, which `reset_position_ids`,
             `reset_attention_mask` and `eod_mask_loss` need.
         pad_id: The padding token of the tokenizer.  It is replaced by 0, and has no
-            loss.  -1 if there is none, or if it is also another special token.
+            loss.  -1 without one, or if it is also another special token.
         reset_position_ids: Whether positions restart after each `eod_id`.
         reset_attention_mask: Whether tokens attend only to their own document.
         eod_mask_loss: Whether `eod_id` has no loss.
@@ -93,7 +92,7 @@ class GPTDataSource(RowSource[Sample]):
 
     def __init__(  # noqa: PLR0913 (Megatron's arguments)
         self,
-        source: TokenSource,
+        source: Documents,
         sequence_length: SupportsIndex,
         *,
         seed: int,
@@ -236,7 +235,7 @@ class GPTDataSource(RowSource[Sample]):
             tokens: Shape (k, sequence_length).
             labels: Likewise.
         """
-        is_eod = tokens == self._eod_id  # False for all tokens if it is None.
+        is_eod = tokens == self._eod_id  # All False without an eod_id.
         loss_mask = np.ones(tokens.shape, np.float32)
         if self._flags["eod_mask_loss"]:
             loss_mask[is_eod] = 0
