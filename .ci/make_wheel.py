@@ -1,4 +1,4 @@
-"""Build wheels that need no libraries of the system, and test them without any.
+"""Build wheels that need only glibc and zlib of the system, and test them.
 
     python .ci/make_wheel.py build FOLDER
     python .ci/make_wheel.py repair WHEEL FOLDER

@@ -1,4 +1,4 @@
-"""Check that an installed wheel works and does not use libraries of the system."""
+"""Check that an installed wheel works and uses its own libraries of codecs."""
 
 import pathlib
 

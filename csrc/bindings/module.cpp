@@ -23,7 +23,8 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::tar_file(m);
   gristmill::bind::bag_file(m);
   gristmill::bind::span_file(m);  // Before the functions that return one.
-  gristmill::bind::line_index(m);
+  gristmill::bind::frame_stream(m);
+  gristmill::bind::line_file(m);
   gristmill::bind::document_index(m);
   gristmill::bind::megatron_index(m);
   gristmill::bind::array_file(m);  // Before its users.

@@ -401,12 +401,21 @@ class SpanFile(RecordReader):
     @property
     def index_path(self) -> str: ...
 
-# csrc/bindings/lines/bind_line_index.cpp
+# csrc/bindings/lines/bind_frame_stream.cpp
+
+class FrameStream:
+    def __init__(self, compression: str) -> None: ...
+    def step(
+        self, from_: bytes | memoryview, to: bytearray | memoryview
+    ) -> tuple[int, int, bool]: ...
+
+# csrc/bindings/lines/bind_line_file.cpp
 
 def open_line_file(
     file: str | RangeReader,
     access: str,
     index_paths: Sequence[str],
+    cache: ChunkCache,
     progress: ScanProgress,
 ) -> SpanFile: ...
 

@@ -3,6 +3,7 @@
 PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
 
+import gzip
 import io
 import itertools
 import pathlib
@@ -13,6 +14,7 @@ import tempfile
 import crc32c
 import numpy as np
 import PIL.Image
+import zstandard
 from array_record.python import array_record_module
 
 from support import index_files
@@ -151,6 +153,22 @@ def megatron_data_sets():
     return seeds
 
 
+def text_files():
+    """Return files of lines, in the format of lines.cpp."""
+    texts = [b'{"n": %d}\r\n' % n * 20 for n in range(3)]
+    files = {
+        "plain": b"".join(texts),
+        "gzip": b"".join(map(gzip.compress, texts)) + bytes(9),
+        "zstd": b"".join(map(zstandard.compress, texts)),
+        "skippable": b"\x50\x2a\x4d\x18\4\0\0\0size" + zstandard.compress(texts[0]),
+    }
+    return {
+        f"{name}_{flags}": bytes([flags]) + file
+        for name, file in files.items()
+        for flags in range(4)
+    }
+
+
 def write(target, seeds):
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,6 +253,7 @@ def main():
     write("tar", tars())
     write("bag", bags())
     write("megatron", megatron_data_sets())
+    write("lines", text_files())
 
 
 if __name__ == "__main__":

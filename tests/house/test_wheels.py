@@ -78,6 +78,8 @@ def test_linked_libraries_have_licenses_and_are_checked(make_wheel):
     linked = re.findall(
         r"gristmill_add_codec\((\w+) \w", (ROOT / "csrc/CMakeLists.txt").read_text()
     )
+    # Wheels use the system's zlib, which each system that manylinux allows has.
+    linked.remove("z")
     assert len(linked) == 4
     assert {f"lib{name}" for name in linked} <= make_wheel.LICENCES.keys()
     looked_for = re.search(

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <numeric>
 #include <optional>
 
 #include "bindings/files/python_file.hpp"
+#include "bindings/files/record_memory.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "bindings/with_python.hpp"
 #include "core/base/byte_buffer.hpp"
@@ -45,124 +45,6 @@ std::vector<std::int64_t> sizes_of(const RecordReader& reader,
   std::vector<std::int64_t> sizes(requests.size());
   check_file(unlocked([&] { return reader.sizes(requests, sizes); }));
   return sizes;
-}
-
-// A Python object, and the memory in it for each record.
-struct Memory {
-  py::object object;
-  std::vector<std::span<std::byte>> places;
-};
-
-// Creates a list of bytes objects.
-Memory new_list(std::span<const std::int64_t> sizes) {
-  py::list list(sizes.size());
-  std::vector<std::span<std::byte>> places;
-  places.reserve(sizes.size());
-  for (const std::int64_t size : sizes) {
-    PyObject* const bytes = PyBytes_FromStringAndSize(nullptr, to_ssize(size));
-    if (bytes == nullptr) throw py::error_already_set();
-    PyList_SET_ITEM(list.ptr(), to_ssize(places.size()), bytes);
-    places.emplace_back(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes)),
-                        size);
-  }
-  return {std::move(list), std::move(places)};
-}
-
-// Creates an array of all bytes, and an array with the offset of each record.
-Memory new_arrays(std::span<const std::int64_t> sizes) {
-  Records offsets(to_ssize(sizes.size() + 1));
-  std::int64_t* const at = offsets.mutable_data();
-  at[0] = 0;
-  std::partial_sum(sizes.begin(), sizes.end(), at + 1);
-  py::array_t<std::uint8_t> data(at[sizes.size()]);
-  auto* to = reinterpret_cast<std::byte*>(data.mutable_data());
-  std::vector<std::span<std::byte>> places;
-  places.reserve(sizes.size());
-  for (const std::int64_t size : sizes) {
-    places.emplace_back(to, size);
-    to += size;
-  }
-  return {py::make_tuple(std::move(data), std::move(offsets)),
-          std::move(places)};
-}
-
-// Creates a read-only array of `size` bytes.  If `data` is not null, the array
-// is a view of it and keeps `owner` alive.
-py::object new_token_array(const py::dtype& dtype, std::int64_t size,
-                           const std::byte* data, const py::object& owner) {
-  if (size % dtype.itemsize() != 0) {
-    raise_corrupt(concat("a record has ", size, " bytes, expected a multiple ",
-                         "of the ", dtype.itemsize(), " bytes of a token"));
-  }
-  const auto& numpy = py::detail::npy_api::get();
-  const py::ssize_t length = size / dtype.itemsize();
-  auto array = py::reinterpret_steal<py::object>(numpy.PyArray_NewFromDescr_(
-      numpy.PyArray_Type_, dtype.inc_ref().ptr(), 1, &length, nullptr,
-      const_cast<std::byte*>(data), 0, nullptr));
-  if (!array) throw py::error_already_set();
-  py::detail::array_proxy(array.ptr())->flags &=
-      ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-  if (data != nullptr &&
-      numpy.PyArray_SetBaseObject_(array.ptr(), owner.inc_ref().ptr()) != 0) {
-    throw py::error_already_set();
-  }
-  return array;
-}
-
-// Creates a list of read-only arrays.
-Memory new_token_list(std::span<const std::int64_t> sizes,
-                      const py::dtype& dtype) {
-  py::list list(sizes.size());
-  std::vector<std::span<std::byte>> places;
-  places.reserve(sizes.size());
-  for (const std::int64_t size : sizes) {
-    py::object array = new_token_array(dtype, size, nullptr, {});
-    places.emplace_back(reinterpret_cast<std::byte*>(
-                            py::detail::array_proxy(array.ptr())->data),
-                        size);
-    PyList_SET_ITEM(list.ptr(), to_ssize(places.size() - 1),
-                    array.release().ptr());
-  }
-  return {std::move(list), std::move(places)};
-}
-
-// The Python objects in which records are returned.
-struct Form {
-  bool packed = false;
-  py::object dtype;  // If not None, records are arrays of it.
-};
-
-Memory new_memory(std::span<const std::int64_t> sizes, const Form& form) {
-  if (form.packed) return new_arrays(sizes);
-  if (form.dtype.is_none()) return new_list(sizes);
-  return new_token_list(sizes, form.dtype);
-}
-
-// Returns a list of arrays that are views of mapped files.
-Memory view_records(const RecordReader& reader,
-                    std::span<const Request> requests, const py::dtype& dtype) {
-  std::vector<RecordReader::View> views(requests.size());
-  check_file(unlocked([&] { return reader.views(requests, views); }));
-  py::list list(views.size());
-  const void* last_owner = nullptr;
-  py::object capsule;
-  for (std::size_t k = 0; k < views.size(); ++k) {
-    const auto& [owner, bytes] = views[k];
-    if (owner.get() != last_owner) {
-      last_owner = owner.get();
-      capsule = py::capsule(
-          new std::shared_ptr<const void>(owner), [](void* pointer) {
-            delete static_cast<std::shared_ptr<const void>*>(pointer);
-          });
-    }
-    PyList_SET_ITEM(
-        list.ptr(), to_ssize(k),
-        new_token_array(dtype, static_cast<std::int64_t>(bytes.size()),
-                        bytes.data(), capsule)
-            .release()
-            .ptr());
-  }
-  return {std::move(list), {}};
 }
 
 // The destination of records.  If their sizes are known in advance, it is the
@@ -356,7 +238,9 @@ py::object read_slices(ReaderHandle& handle, const Records& records,
         {request.record, begins[request.slot], ends[request.slot]});
     request.record = static_cast<std::int64_t>(slices.size() - 1);
   }
-  if (slices.empty()) return read_all(new_job(reader, {}, {packed, {}}));
+  if (slices.empty()) {
+    return read_all(new_job(reader, {}, {packed, handle.dtype()}));
+  }
   auto sliced = checked_file(
       unlocked([&] { return reader->slices(slices, item_bytes); }));
   return read_all(new_job(std::move(sliced), std::move(requests),

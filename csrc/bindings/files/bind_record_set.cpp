@@ -32,10 +32,11 @@ class SetHandle final : public ReaderHandle {
     check(set()->open_part(part, handle.reader()));
   }
 
-  // Returns the lengths of the records of a part, as an array.
+  // Returns the lengths of the records of a part, as an array.  Opens all parts
+  // together, because the caller needs the lengths of the others, too.
   py::object lengths(std::size_t part, std::uint64_t item_bytes) {
     check_part(part);
-    if (!set()->reader(part)) open_parts({part});
+    if (!set()->reader(part)) open_parts(all_closed_parts());
     const ReaderPtr part_reader = set()->reader(part);
     const auto file = std::dynamic_pointer_cast<const SpanFile>(part_reader);
     if (!file || item_bytes == 0) {
@@ -79,6 +80,14 @@ class SetHandle final : public ReaderHandle {
                       listed.data(), owner);
     lengths.attr("flags").attr("writeable") = false;
     return lengths;
+  }
+
+  [[nodiscard]] std::vector<std::size_t> all_closed_parts() const {
+    std::vector<std::size_t> closed;
+    for (std::size_t part = 0; part < set()->num_parts(); ++part) {
+      if (!set()->reader(part)) closed.push_back(part);
+    }
+    return closed;
   }
 
   void check_part(std::size_t part) const {

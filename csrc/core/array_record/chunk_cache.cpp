@@ -15,17 +15,25 @@ Result<ChunkCache::Chunk> decode_chunk(const ChunkCache::Decode& decode) {
 
 }  // namespace
 
-// The first process to use the cache owns it.  A forked child must not use it,
-// because another thread may have held a lock during the fork.
-bool ChunkCache::claim_for_this_process() const {
-  const pid_t here = getpid();
-  pid_t owner = 0;
-  return owner_.compare_exchange_strong(owner, here) || owner == here;
+ChunkCache::Entries* ChunkCache::own_entries() const {
+  Entries* const entries = entries_;
+  return entries != nullptr && entries->owner == getpid() ? entries : nullptr;
+}
+
+// Returns the entries of this process.
+ChunkCache::Entries& ChunkCache::add_own_entries() {
+  Entries* entries = entries_;
+  if (entries != nullptr && entries->owner == getpid()) return *entries;
+  auto own = std::make_unique<Entries>(getpid());
+  // If this fails, another thread of this process has added them.
+  if (entries_.compare_exchange_strong(entries, own.get()))
+    return *own.release();
+  return *entries;
 }
 
 Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
                                           const Decode& decode) {
-  if (max_bytes_ == 0 || !claim_for_this_process()) return decode_chunk(decode);
+  if (max_bytes_ == 0) return decode_chunk(decode);
   const std::shared_ptr<Entry> entry = find_or_add(id);
   const MutexLock lock(entry->mutex);
   if (entry->result) return *entry->result;
@@ -43,67 +51,74 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
 }
 
 void ChunkCache::drop(std::uint64_t first, std::uint64_t count) {
-  // A child does not use the cache, and its lock may be locked forever.
-  if (owner_ != getpid()) return;
-  const MutexLock lock(mutex_);
-  for (auto at = recent_.begin(); at != recent_.end();) {
+  Entries* const entries = own_entries();
+  if (entries == nullptr) return;
+  const MutexLock lock(entries->mutex);
+  for (auto at = entries->recent.begin(); at != entries->recent.end();) {
     const std::uint64_t id = *at;
     if (id - first >= count) {
       ++at;
       continue;
     }
-    const auto found = entries_.find(id);
-    held_bytes_ -= found->second.bytes;
-    entries_.erase(found);
-    at = recent_.erase(at);
+    const auto found = entries->by_id.find(id);
+    entries->held_bytes -= found->second.bytes;
+    entries->by_id.erase(found);
+    at = entries->recent.erase(at);
   }
 }
 
 bool ChunkCache::has(std::uint64_t id) const {
-  if (max_bytes_ == 0 || owner_ != getpid()) return false;
-  const MutexLock lock(mutex_);
-  const auto found = entries_.find(id);
-  return found != entries_.end() && found->second.bytes != 0;
+  Entries* const entries = own_entries();
+  if (entries == nullptr) return false;
+  const MutexLock lock(entries->mutex);
+  const auto found = entries->by_id.find(id);
+  return found != entries->by_id.end() && found->second.bytes != 0;
 }
 
 std::size_t ChunkCache::held_bytes() const {
-  if (owner_ != getpid()) return 0;
-  const MutexLock lock(mutex_);
-  return held_bytes_;
+  Entries* const entries = own_entries();
+  if (entries == nullptr) return 0;
+  const MutexLock lock(entries->mutex);
+  return entries->held_bytes;
 }
 
 std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
-  const MutexLock lock(mutex_);
-  CachedChunk& cached = entries_[id];
+  Entries& entries = add_own_entries();
+  const MutexLock lock(entries.mutex);
+  CachedChunk& cached = entries.by_id[id];
   if (cached.entry) {
-    recent_.splice(recent_.begin(), recent_, cached.recent_position);
+    entries.recent.splice(entries.recent.begin(), entries.recent,
+                          cached.recent_position);
   } else {
     cached.entry = std::make_shared<Entry>();
-    cached.recent_position = recent_.insert(recent_.begin(), id);
+    cached.recent_position = entries.recent.insert(entries.recent.begin(), id);
   }
   return cached.entry;
 }
 
 // Records the size of an entry, or drops the entry if `bytes` is empty.  Does
-// nothing if the entry was evicted meanwhile: its thread already has the chunk.
+// nothing if the entry was evicted meanwhile, or if this process was forked
+// meanwhile: its thread already has the chunk.
 void ChunkCache::record_size(std::uint64_t id,
                              const std::shared_ptr<Entry>& entry,
                              std::optional<std::size_t> bytes) {
-  const MutexLock lock(mutex_);
-  const auto found = entries_.find(id);
-  if (found == entries_.end() || found->second.entry != entry) return;
+  Entries* const entries = own_entries();
+  if (entries == nullptr) return;
+  const MutexLock lock(entries->mutex);
+  const auto found = entries->by_id.find(id);
+  if (found == entries->by_id.end() || found->second.entry != entry) return;
   if (!bytes) {
-    recent_.erase(found->second.recent_position);
-    entries_.erase(found);
+    entries->recent.erase(found->second.recent_position);
+    entries->by_id.erase(found);
     return;
   }
   found->second.bytes = *bytes;
-  held_bytes_ += *bytes;
-  while (held_bytes_ > max_bytes_ && recent_.size() > 1) {
-    const auto oldest = entries_.find(recent_.back());
-    held_bytes_ -= oldest->second.bytes;
-    entries_.erase(oldest);
-    recent_.pop_back();
+  entries->held_bytes += *bytes;
+  while (entries->held_bytes > max_bytes_ && entries->recent.size() > 1) {
+    const auto oldest = entries->by_id.find(entries->recent.back());
+    entries->held_bytes -= oldest->second.bytes;
+    entries->by_id.erase(oldest);
+    entries->recent.pop_back();
   }
 }
 

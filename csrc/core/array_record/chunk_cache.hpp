@@ -5,10 +5,11 @@
 // others wait.
 //
 // Thread safety: any thread may call any function.  Lock order: the mutex of an
-// Entry, which its thread holds while it decodes, then mutex_.
+// Entry, which its thread holds while it decodes, then that of the Entries.
 //
-// Fork: a forked child may inherit mutexes that stay locked forever.  In a
-// child of a process that used the cache, get() therefore decodes without it.
+// Fork: a forked child may inherit mutexes that stay locked forever.  The cache
+// of a child is therefore empty at first, and the entries that it inherited are
+// neither used nor freed.
 #pragma once
 
 #include <sys/types.h>
@@ -37,6 +38,9 @@ class ChunkCache {
   // even if it is larger: it may hold many records that will be read soon.  0
   // disables the cache.
   explicit ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+  ~ChunkCache() { delete own_entries(); }
+  ChunkCache(const ChunkCache&) = delete;
+  ChunkCache& operator=(const ChunkCache&) = delete;
 
   // Returns the first of `count` new ids that no other caller gets.
   std::uint64_t reserve(std::uint64_t count) {
@@ -67,22 +71,30 @@ class ChunkCache {
     std::list<std::uint64_t>::iterator recent_position;
   };
 
-  // Claims the cache for this process if no process owns it.  Returns true if
-  // this process owns it.
-  [[nodiscard]] bool claim_for_this_process() const;
+  // The entries of one process.
+  struct Entries {
+    explicit Entries(pid_t process) : owner(process) {}
+
+    const pid_t owner;
+    Mutex mutex;
+    std::unordered_map<std::uint64_t, CachedChunk> by_id GUARDED_BY(mutex);
+    // Ids in the order of their last use, the most recent first.
+    std::list<std::uint64_t> recent GUARDED_BY(mutex);
+    std::size_t held_bytes GUARDED_BY(mutex) = 0;
+  };
+
+  // Returns the entries of this process, or null if it has none yet.
+  [[nodiscard]] Entries* own_entries() const;
+  Entries& add_own_entries();
   std::shared_ptr<Entry> find_or_add(std::uint64_t id);
   void record_size(std::uint64_t id, const std::shared_ptr<Entry>& entry,
                    std::optional<std::size_t> bytes);
 
   const std::size_t max_bytes_;
-  // The process that used the cache first; 0 before.
-  mutable std::atomic<pid_t> owner_{0};
   std::atomic<std::uint64_t> next_id_{0};
-  mutable Mutex mutex_;
-  std::unordered_map<std::uint64_t, CachedChunk> entries_ GUARDED_BY(mutex_);
-  // Ids in the order of their last use, the most recent first.
-  std::list<std::uint64_t> recent_ GUARDED_BY(mutex_);
-  std::size_t held_bytes_ GUARDED_BY(mutex_) = 0;
+  // Of the process that used the cache last: this one, or the one it was forked
+  // from.  Null before the first use.
+  std::atomic<Entries*> entries_{nullptr};
 };
 
 }  // namespace gristmill

@@ -5,7 +5,7 @@
 //
 // Thread safety: const methods may overlap.  The reading thread calls the Sink.
 //
-// Fork: a child may continue to read, but does not use the cache.
+// Fork: a child may continue to read, see ChunkCache.
 #pragma once
 
 #include <cstddef>

@@ -14,16 +14,18 @@ import gzip
 import hashlib
 import itertools
 import json
+import lzma
 import os
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 
 from gristmill import _core, errors
 from gristmill._base.types import Int64Array
 from gristmill._convert import rows
+from gristmill._convert.compressed_text import open_text
 from gristmill._convert.errors import ConversionError, from_os_error, import_optional
 from gristmill._convert.examples import bytes_features, example, int64_features
 from gristmill._convert.paths import files_below, stat_regular
@@ -200,7 +202,7 @@ class ParquetInput(Input):
 
 @dataclasses.dataclass(frozen=True)
 class JsonLinesInput(Input):
-    """A file with a JSON value in each line, gzip-compressed or not."""
+    """A file with a JSON value in each line, compressed or not."""
 
     encoding: rows.Encoding
 
@@ -217,15 +219,10 @@ class JsonLinesInput(Input):
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not empty, each after its number, from 1."""
-        with reading(self.path), self._open() as file:
+        with reading(self.path), open_text(self.path) as file:
             for line_number, line in enumerate(file, start=1):
                 if not line.isspace():
                     yield line_number, line
-
-    def _open(self) -> BinaryIO:
-        with open(self.path, "rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
-        return cast(BinaryIO, (gzip.open if compressed else open)(self.path, "rb"))
 
     def _record(self, line_number: int, line: bytes) -> bytes:
         try:
@@ -310,7 +307,7 @@ def reading(path: str) -> Iterator[None]:
         yield
     except errors.CorruptRecord as error:
         raise ConversionError(f"{error}") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise ConversionError(f"{path}: damaged compressed data: {error}.") from error
     except OSError as error:
         raise from_os_error(error, path) from error

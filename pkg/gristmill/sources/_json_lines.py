@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +17,8 @@ from gristmill.sources._tf_record import open_all
 __all__ = ["JsonLinesDataSource"]
 
 Path = str | os.PathLike[str]
+# Memory of a source for decompressed frames, in each process.
+CACHE_BYTES = 64 << 20
 
 
 class JsonLinesDataSource(RecordSource[bytes]):
@@ -42,6 +43,13 @@ class JsonLinesDataSource(RecordSource[bytes]):
         storage_options: Arguments of the file system of URLs, such as credentials.
         remote_options: How remote files are read.  None for the defaults.
 
+    A file may be compressed by gzip or zstd.  Reading a line decompresses the gzip
+    member or zstd frame that contains it, so a frame must not have more than 64 MiB
+    when it is decompressed.  Programs such as ``bgzip`` and ``pzstd`` write files of
+    small frames.  The last 64 MiB of frames are kept, so reading lines in the order of
+    the file decompresses each frame once.  The index of frames is a file of its own,
+    ``.NAME.gristmill-index-frames``.
+
     Record ``i`` is ``bytes``: a line without the bytes that end it (``"\n"`` or
     ``"\r\n"``).  Blank lines are skipped.  To parse lines, use ``json.loads`` as a
     step.  The lines need not be JSON.
@@ -49,7 +57,8 @@ class JsonLinesDataSource(RecordSource[bytes]):
     Raises:
         ValueError: The list of paths is empty, or an option is unknown.
         OSError: A file cannot be opened or does not exist.
-        CorruptRecord: A file is compressed, or changes while it is indexed.
+        CorruptRecord: A file changes while it is indexed, is damaged, or is compressed
+            in another way.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -79,23 +88,31 @@ class JsonLinesDataSource(RecordSource[bytes]):
         super().__init__(names, ranges, opener, files)
 
 
-@dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source by number."""
+    """Opens the files of a source by number; compressed files share a cache."""
 
-    paths: FilePaths
-    access: str
-    index_dir: str | None
-    storage_options: Mapping[str, Any] | None
-    remote_options: RemoteOptions | None
+    def __init__(
+        self,
+        paths: FilePaths,
+        access: str,
+        index_dir: str | None,
+        storage_options: Mapping[str, Any] | None,
+        remote_options: RemoteOptions | None,
+    ) -> None:
+        self._arguments = paths, access, index_dir, storage_options, remote_options
+        self._cache = _core.ChunkCache(CACHE_BYTES)
 
     def __call__(
         self, part: int, progress: _core.ScanProgress | None = None
     ) -> _core.SpanFile:
-        path = self.paths[part]
-        found = find_file(path, self.access, self.storage_options, self.remote_options)
-        index_paths = sidecar_paths(path, "lines", self.index_dir)
+        paths, access, index_dir, storage_options, remote_options = self._arguments
+        path = paths[part]
+        found = find_file(path, access, storage_options, remote_options)
+        index_paths = sidecar_paths(path, "lines", index_dir)
         progress = progress or _core.ScanProgress()
-        file = _core.open_line_file(found, self.access, index_paths, progress)
+        file = _core.open_line_file(found, access, index_paths, self._cache, progress)
         warn_if_not_saved(file)
         return file
+
+    def __reduce__(self) -> Any:
+        return Opener, self._arguments

@@ -55,6 +55,8 @@ class MegatronDataSource(TokenSource):
         remote_options: How remote files are read.  None for the defaults.
 
     Record ``i`` is a read-only array of shape ``(n,)``, in the dtype of the files.
+    With ``access="mmap"``, it is a view of the file, which stays mapped as long as the
+    view exists.
 
     Raises:
         TypeError: A prefix is not a path.

@@ -63,6 +63,8 @@ class TokenArrayDataSource(TokenSource):
 
     Record ``i`` is a read-only array of shape ``(n,)``, and includes `eos_id`.  Tokens
     after the last `eos_id` of a file are a document of their own; OLMo-core drops them.
+    With ``access="mmap"``, it is a view of the file, which stays mapped as long as the
+    view exists.
 
     Raises:
         TypeError: `eos_id` or `bos_id` is not an int.

@@ -122,6 +122,24 @@ void test_forked_child_uses_unused_cache() {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+void test_forked_child_has_a_cache_of_its_own() {
+  ChunkCache cache(1000);
+  std::atomic<int> decoded{0};
+  CHECK(cache.get(1, counting(decoded, 10)).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    CHECK_EQ(cache.held_bytes(), 0u);
+    for (int i = 0; i < 3; ++i) CHECK(cache.get(1, counting(decoded, 10)).ok());
+    CHECK(cache.has(1));
+    cache.drop(1, 1);
+    _exit(decoded.load() == 2 && cache.held_bytes() == 0 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(cache.has(1));
+}
+
 void test_drop_removes_chunks_of_one_file() {
   ChunkCache cache(1000);
   const std::uint64_t first = cache.reserve(3);
@@ -153,4 +171,5 @@ int main() {
   gristmill::test_threads_decode_a_chunk_once();
   gristmill::test_forked_child_ignores_locked_entry();
   gristmill::test_forked_child_uses_unused_cache();
+  gristmill::test_forked_child_has_a_cache_of_its_own();
 }

@@ -6,6 +6,7 @@ import sys
 from functools import partial
 
 import pytest
+import zstandard
 
 from gristmill._base import progress_bar
 from support.cli import (
@@ -186,3 +187,11 @@ def test_progress_is_shown_on_one_line(monkeypatch):
 def test_quiet_prints_nothing(tmp_path):
     path = write_tf_record(tmp_path / "in.tfrecord", [b"x"])
     assert run("convert", path, tmp_path / "x", "--quiet") == (0, "", "")
+
+
+def test_truncated_zstd_lines_are_an_error(tmp_path):
+    frames = zstandard.compress(b'{"n": 1}\n') + zstandard.compress(b'{"n": 2}\n')
+    (tmp_path / "in.jsonl").write_bytes(frames[:-1])
+    done = run("convert", tmp_path / "in.jsonl", tmp_path / "out")
+    assert done.status == 1
+    assert "in.jsonl: damaged compressed data: the file ends within a zstd" in done.err

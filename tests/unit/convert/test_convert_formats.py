@@ -1,12 +1,15 @@
 """`gristmill convert` reads each format, and writes each codec."""
 
 import base64
+import bz2
 import gzip
 import json
+import lzma
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +67,9 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("opened", [open, gzip.open])
+@pytest.mark.parametrize(
+    "opened", [open, gzip.open, bz2.open, lzma.open, zstandard.open]
+)
 def test_json_lines_stay_as_they_are(tmp_path, opened):
     lines = [json.dumps(LINES[0]), "", '  {"spaces":   1}\r', "[1, 2]"]
     with opened(tmp_path / "in.jsonl", "wt", encoding="utf-8", newline="") as file:

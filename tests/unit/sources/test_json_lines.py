@@ -107,16 +107,6 @@ def test_loader_reads_all_lines(shards, workers):
     assert sorted(loader) == sorted(line(n) for n in range(300))
 
 
-@pytest.mark.parametrize(
-    ("begin", "name"), [(b"\x1f\x8b\x08", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd")]
-)
-def test_compressed_file_names_convert(tmp_path, begin, name):
-    path = tmp_path / "train.jsonl.gz"
-    path.write_bytes(begin + b"more")
-    with pytest.raises(errors.CorruptRecord, match=rf"{name}.*gristmill convert"):
-        sources.JsonLinesDataSource(path)
-
-
 def test_truncated_file_is_an_error_that_names_the_line(tmp_path):
     path = tmp_path / "train.jsonl"
     path.write_bytes(b"first\nsecond\n")
