@@ -96,7 +96,7 @@ class ConcatAndChunkDataSource(RowSource[Tokens]):
         documents = per_file if self._per_file else [len(lengths)]
         ends = np.cumsum(documents)
         parts = [
-            _core.summarize_lengths(lengths[end - count : end])
+            self._summarize(lengths[end - count : end])
             for end, count in zip(ends.tolist(), documents, strict=True)
         ]
         rows_of_unit = self._max_sequence_length // self._sequence_length

@@ -164,7 +164,7 @@ class GPTDataSource(RowSource[Sample]):
     def _open_rows(self, lengths: Lengths) -> tuple[int, _core.TokenRows]:
         first, end = subset_range(self._split, self._subset, len(lengths))
         lengths = lengths[first:end]
-        tokens, longest, digest = _core.summarize_lengths(lengths)
+        tokens, longest, digest = self._summarize(lengths)
         if tokens == 0:
             raise ValueError(
                 f"source must have tokens for {self._subset!r}, got none in"

@@ -136,6 +136,17 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
                 text[: len(tokens)] = tokens
         return texts
 
+    def _summarize(self, lengths: Lengths) -> tuple[int, int, int]:
+        """Return the sum, the largest, and a hash of lengths.
+
+        Raises:
+            CorruptRecord: A length is negative, or the sum is too large.
+        """
+        try:
+            return _core.summarize_lengths(lengths)
+        except ValueError as error:
+            raise CorruptRecord(f"{self._source.paths[0]}: {error}") from None
+
     _first_document = 0  # The number of the first document that rows may contain.
 
     def _place(self, parts: tuple[Any, ...], index_bytes: int) -> _core.ArrayPlace:
