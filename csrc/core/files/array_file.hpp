@@ -38,7 +38,7 @@ class ArrayFile {
   static constexpr std::size_t kMaxArrays = 4;
   using Sizes = std::array<std::uint64_t, kMaxArrays>;
 
-  // Where the arrays are kept, in the order of preference.
+  // Identifies the arrays and the files that may have them.
   struct Place {
     std::uint64_t key = 0;  // A hash of everything that they depend on.
     std::vector<std::string> index_paths;
@@ -52,7 +52,7 @@ class ArrayFile {
       const std::array<std::span<std::byte>, kMaxArrays>&)>;
 
   // Returns the arrays of the first file with this key and these sizes in
-  // bytes.  If there is none, calls `build`, and saves the arrays at the first
+  // bytes.  Without one, calls `build`, and saves the arrays at the first
   // path that is writable.
   //
   // If another thread or process has the lock, waits for it, but not much

@@ -7,7 +7,7 @@
 namespace gristmill {
 namespace {
 
-constexpr std::size_t kLag = 397;  // Of the recurrence of MT19937.
+constexpr std::size_t kLag = 397;  // MT19937's recurrence.
 
 // Swap targets that are drawn at once.
 constexpr std::size_t kBlock = 4096;

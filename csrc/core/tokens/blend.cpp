@@ -18,8 +18,9 @@ class BlendCounter {
   explicit BlendCounter(std::span<const double> weights)
       : weights_(weights), counts_(weights.size()) {}
 
-  // Returns the first of some data sets that is furthest behind its weight
-  // before sample `key`.  Compares the same floating-point numbers as Megatron.
+  // Returns the first of some data sets whose share is furthest below its
+  // weight before sample `key`.  Compares the same floating-point numbers as
+  // Megatron.
   [[nodiscard]] std::uint16_t pick(std::size_t key,
                                    std::span<const std::uint16_t> parts) const {
     const double samples = std::max(static_cast<double>(key), 1.0);

@@ -23,8 +23,8 @@ class Blend {
  public:
   static constexpr std::size_t kMaxParts = 32766;
 
-  // Takes `size` samples.  Each comes from the data set that is furthest behind
-  // its weight.
+  // Takes `size` samples.  Each comes from the data set whose share is furthest
+  // below its weight.
   // REQUIRES: from 1 to kMaxParts weights, whose sum is 1.
   static Result<Blend> weighted(std::span<const double> weights,
                                 std::size_t size,

@@ -35,7 +35,7 @@ struct ShuffleRule {
   // The number of rows, from the first, that are shuffled together.  The others
   // are shuffled together, too.
   std::size_t first_rows = 0;
-  std::int64_t tokens = 0;  // Of all documents, in one epoch.
+  std::int64_t tokens = 0;  // The sum for all documents, once.
 };
 
 }  // namespace gristmill

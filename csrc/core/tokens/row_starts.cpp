@@ -217,7 +217,7 @@ Status build_shuffled_as(std::span<const Length> lengths,
   Pool pool(1);
   TaskGroup group;
   pool.run(group, [&] { shuffle_all(rule, lengths.size(), parts, to.order); });
-  // If there is no thread for it, the shuffle is complete here.
+  // If the pool could not start a thread, the shuffle is complete here.
   const Status status = find_shuffled_starts(lengths, rule, parts, starts);
   static_cast<void>(group.wait());
   TRY(status);

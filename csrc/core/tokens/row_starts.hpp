@@ -1,4 +1,4 @@
-// Finds where rows of fixed length start in a concatenation of documents.
+// Finds the starts of rows of fixed length in a concatenation of documents.
 //
 // Thread safety: pure functions; build_shuffled() uses a thread of its own.
 #pragma once
@@ -17,8 +17,8 @@ namespace gristmill {
 // The start of a row.  Word is uint32 or uint64.
 template <class Word>
 struct RowStart {
-  Word position;  // Of a document in the order of concatenation.
-  Word offset;    // Of the first token in that document.
+  Word position;  // The document's, in the order.
+  Word offset;    // The first token's, in the document.
 };
 
 // The arrays that token_rows.hpp describes.

@@ -86,7 +86,7 @@ class TokenRows {
   const std::shared_ptr<const void> owner_;
   const ArrayFile arrays_;
   const std::size_t rows_;
-  const std::int64_t tokens_;  // Of a row, with the extra one.
+  const std::int64_t tokens_;  // The length of a row.
   const bool is_wide_;         // Numbers of starts are uint64.
 };
 

@@ -18,15 +18,15 @@ from gristmill.sources._gpt import GPTDataSource, Sample
 from gristmill.sources._gpt_order import normalize
 from gristmill.sources._row_source import (
     ITER_BLOCK,
+    Documents,
     array_place,
     check_row_keys,
     warn_if_not_saved,
 )
-from gristmill.sources._token_source import TokenSource
 
 __all__ = ["BlendedDataSource"]
 
-SAMPLE_BYTES = 10  # Of a sample in the index.
+SAMPLE_BYTES = 10  # In the index, for each sample.
 
 
 class BlendedDataSource(FileSource):
@@ -48,8 +48,8 @@ class BlendedDataSource(FileSource):
 
     Raises:
         TypeError: An argument has another type.
-        ValueError: There are no sources, or another number of weights; a number is out
-            of range; or a source has fewer samples than the blend takes from it.
+        ValueError: `sources` is empty, or has another length than `weights`; a number
+            is out of range; or a source has fewer samples than the blend takes from it.
 
     Example:
         >>> import pathlib, tempfile
@@ -109,7 +109,7 @@ class BlendedDataSource(FileSource):
     @classmethod
     def build(
         cls,
-        sources: Sequence[TokenSource],
+        sources: Sequence[Documents],
         weights: Sequence[float] | None,
         num_samples: int | None,
         sequence_length: int,

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import Int64Array
-from gristmill.sources._row_source import Lengths, RowSource
-from gristmill.sources._token_source import TokenSource
+from gristmill.sources._row_source import Documents, Lengths, RowSource
 
 __all__ = ["ConcatAndChunkDataSource"]
 
@@ -62,7 +61,7 @@ class ConcatAndChunkDataSource(RowSource[Tokens]):
 
     def __init__(
         self,
-        source: TokenSource,
+        source: Documents,
         sequence_length: SupportsIndex,
         *,
         max_sequence_length: int | None = None,
@@ -97,7 +96,7 @@ class ConcatAndChunkDataSource(RowSource[Tokens]):
         documents = per_file if self._per_file else [len(lengths)]
         ends = np.cumsum(documents)
         parts = [
-            _core.summarize_lengths(lengths[end - count : end])
+            self._summarize(lengths[end - count : end])
             for end, count in zip(ends.tolist(), documents, strict=True)
         ]
         rows_of_unit = self._max_sequence_length // self._sequence_length

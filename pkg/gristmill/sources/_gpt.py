@@ -13,13 +13,12 @@ from gristmill import _core
 from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import Int64Array
 from gristmill.sources._gpt_order import SUBSETS, count_rows, subset_range
-from gristmill.sources._row_source import Lengths, RowSource
-from gristmill.sources._token_source import TokenSource
+from gristmill.sources._row_source import Documents, Lengths, RowSource
 
 __all__ = ["GPTDataSource"]
 
 Sample = dict[str, npt.NDArray[Any]]
-MAX_COUNT = 2**32  # Of documents and rows, which are uint32 in the index.
+MAX_COUNT = 2**32  # Documents and rows are uint32 in the index.
 FLAGS = (
     "reset_position_ids",
     "reset_attention_mask",
@@ -50,7 +49,7 @@ class GPTDataSource(RowSource[Sample]):
         eod_id: The token that ends a document, which `reset_position_ids`,
             `reset_attention_mask` and `eod_mask_loss` need.
         pad_id: The padding token of the tokenizer.  It is replaced by 0, and has no
-            loss.  -1 if there is none, or if it is also another special token.
+            loss.  -1 without one, or if it is also another special token.
         reset_position_ids: Whether positions restart after each `eod_id`.
         reset_attention_mask: Whether tokens attend only to their own document.
         eod_mask_loss: Whether `eod_id` has no loss.
@@ -93,7 +92,7 @@ class GPTDataSource(RowSource[Sample]):
 
     def __init__(  # noqa: PLR0913 (Megatron's arguments)
         self,
-        source: TokenSource,
+        source: Documents,
         sequence_length: SupportsIndex,
         *,
         seed: int,
@@ -165,7 +164,7 @@ class GPTDataSource(RowSource[Sample]):
     def _open_rows(self, lengths: Lengths) -> tuple[int, _core.TokenRows]:
         first, end = subset_range(self._split, self._subset, len(lengths))
         lengths = lengths[first:end]
-        tokens, longest, digest = _core.summarize_lengths(lengths)
+        tokens, longest, digest = self._summarize(lengths)
         if tokens == 0:
             raise ValueError(
                 f"source must have tokens for {self._subset!r}, got none in"
@@ -214,62 +213,38 @@ class GPTDataSource(RowSource[Sample]):
         return place.key, rows
 
     def _read(self, keys: Int64Array) -> list[Sample]:
+        width = self._sequence_length + self._flags["add_extra_token_to_sequence"]
+        texts = self._texts(keys, width, np.int64, self._pad_id)
+        # Each sample has its own memory, which is faster than large arrays.
+        return [self._sample(text) for text in texts]
+
+    def _sample(self, text: Int64Array) -> Sample:
+        """Return the fields of a sample from its tokens, int64."""
         length = self._sequence_length
-        if self._flags["add_extra_token_to_sequence"]:
-            texts = self._texts(keys, length + 1, np.int64, self._pad_id)
-            tokens = np.ascontiguousarray(texts[:, :-1])
-            labels = np.ascontiguousarray(texts[:, 1:])
-        else:
-            tokens = self._texts(keys, length, np.int64, self._pad_id)
-            labels = np.roll(tokens, -1, axis=1)
-            labels[:, -1] = self._pad_id
-        fields = self._fields(tokens, labels)
-        return [
-            dict(zip(fields, arrays, strict=True))
-            for arrays in zip(*fields.values(), strict=True)
-        ]
-
-    def _fields(self, tokens: Int64Array, labels: Int64Array) -> Sample:
-        """Return the fields of samples, and replace padding in `tokens` and `labels`.
-
-        Args:
-            tokens: Shape (k, sequence_length).
-            labels: Likewise.
-        """
-        is_eod = tokens == self._eod_id  # False for all tokens if it is None.
-        loss_mask = np.ones(tokens.shape, np.float32)
-        if self._flags["eod_mask_loss"]:
-            loss_mask[is_eod] = 0
-        loss_mask[labels == self._pad_id] = 0
-        positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape).copy()
-        after_eod = np.zeros_like(is_eod)
-        after_eod[:, 1:] = is_eod[:, :-1]
+        tokens = text[:length].copy()
+        labels = np.empty(length, np.int64)
+        labels[:-1] = text[1:length]
+        labels[-1] = text[length] if len(text) > length else self._pad_id
         fields: Sample = {"tokens": tokens, "labels": labels}
+        loss_mask = np.ones(length, np.float32)
+        positions = np.arange(length)
+        after_eod = None
+        if self._eod_id is not None:
+            is_eod = tokens == self._eod_id
+            if self._flags["eod_mask_loss"]:
+                loss_mask[is_eod] = 0
+            after_eod = np.zeros(length, np.bool_)
+            after_eod[1:] = is_eod[:-1]
         if self._flags["create_attention_mask"]:
-            fields["attention_mask"] = _attention_mask(
-                after_eod if self._flags["reset_attention_mask"] else None, tokens.shape
-            )
+            mask = np.triu(np.ones((length, length), np.bool_), 1)
+            if self._flags["reset_attention_mask"]:
+                documents = np.cumsum(after_eod)
+                mask |= documents[:, None] != documents
+            fields["attention_mask"] = mask[None]
         if self._flags["reset_position_ids"]:
-            begins = np.where(after_eod, positions, 0)
-            positions -= np.maximum.accumulate(begins, axis=1)
+            positions -= np.maximum.accumulate(np.where(after_eod, positions, 0))
+        is_pad = labels == self._pad_id
+        loss_mask[is_pad] = 0
+        labels[is_pad] = 0
         tokens[tokens == self._pad_id] = 0
-        labels[labels == self._pad_id] = 0
         return fields | {"loss_mask": loss_mask, "position_ids": positions}
-
-
-def _attention_mask(
-    after_eod: npt.NDArray[np.bool_] | None, shape: tuple[int, ...]
-) -> npt.NDArray[np.bool_]:
-    """Return (k, 1, n, n): True if a token must not attend to another one.
-
-    Args:
-        after_eod: Whether a token is the first of a document, shape (k, n).  None if
-            tokens attend to earlier documents.
-        shape: (k, n).
-    """
-    later = np.triu(np.ones((shape[1], shape[1]), np.bool_), 1)
-    if after_eod is None:
-        return np.broadcast_to(later, (shape[0], 1, *later.shape)).copy()
-    documents = np.cumsum(after_eod, axis=1)
-    is_other = documents[:, :, None] != documents[:, None, :]
-    return (is_other | later)[:, None]

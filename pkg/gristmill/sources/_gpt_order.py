@@ -58,7 +58,7 @@ def subset_range(split: str | None, subset: str, num_documents: int) -> tuple[in
 
 @dataclasses.dataclass(frozen=True)
 class RowCounts:
-    """How many rows there are, and which documents and rows are shuffled together."""
+    """The numbers of epochs and rows, and of those that are shuffled together."""
 
     epochs: int
     first_epochs: int  # Epochs whose documents are shuffled together.

@@ -7,7 +7,7 @@ import hashlib
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, SupportsIndex
+from typing import Any, Generic, Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from gristmill._base.object_repr import FileSource, value_text
 from gristmill._base.types import Int64Array, T
 from gristmill.errors import CorruptRecord
 from gristmill.sources._sidecars import sidecar_paths
-from gristmill.sources._token_source import TokenSource
 from gristmill.sources._urls import is_local, local_path
 
 # A smaller index is not saved: computing it takes a few milliseconds.
@@ -27,6 +26,21 @@ MIN_SAVED_BYTES = 1 << 20
 ITER_BLOCK = 64  # Rows that `__iter__` reads at once.
 
 Lengths = npt.NDArray[np.integer[Any]]
+
+
+@runtime_checkable
+class Documents(Protocol):
+    """The members of a `TokenSource` that rows use."""
+
+    @property
+    def paths(self) -> list[str]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def lengths(self) -> Lengths: ...
+    def records_per_file(self) -> list[int]: ...
+    def read_spans(
+        self, record_keys: Int64Array, begins: Int64Array, ends: Int64Array
+    ) -> list[npt.NDArray[np.number[Any]]]: ...
 
 
 class RowSource(FileSource, abc.ABC, Generic[T]):
@@ -39,12 +53,12 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
 
     def __init__(
         self,
-        source: TokenSource,
+        source: Documents,
         sequence_length: SupportsIndex,
         index_dir: str | os.PathLike[str] | None,
     ) -> None:
         expected = "a source of tokens, such as a MegatronDataSource"
-        check_instance("source", source, TokenSource, expected)
+        check_instance("source", source, Documents, expected)
         check_integer("sequence_length", sequence_length)
         if operator.index(sequence_length) < 1:
             raise ValueError(f"sequence_length must be >= 1, got {sequence_length}.")
@@ -81,7 +95,7 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
         return rows
 
     @property
-    def source(self) -> TokenSource:
+    def source(self) -> Documents:
         """The documents."""
         return self._source
 
@@ -122,10 +136,21 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
                 text[: len(tokens)] = tokens
         return texts
 
+    def _summarize(self, lengths: Lengths) -> tuple[int, int, int]:
+        """Return the sum, the largest, and a hash of lengths.
+
+        Raises:
+            CorruptRecord: A length is negative, or the sum is too large.
+        """
+        try:
+            return _core.summarize_lengths(lengths)
+        except ValueError as error:
+            raise CorruptRecord(f"{self._source.paths[0]}: {error}") from None
+
     _first_document = 0  # The number of the first document that rows may contain.
 
     def _place(self, parts: tuple[Any, ...], index_bytes: int) -> _core.ArrayPlace:
-        """Return where the index is kept; `parts` are what it depends on."""
+        """Return the place of the index; it depends only on `parts`."""
         text = repr((type(self).__name__, *parts))
         return array_place(text, index_bytes, self._source, self._index_dir)
 
@@ -151,9 +176,9 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
 
 
 def array_place(
-    text: str, index_bytes: int, source: TokenSource, index_dir: str | None
+    text: str, index_bytes: int, source: Documents, index_dir: str | None
 ) -> _core.ArrayPlace:
-    """Return where an index is kept.
+    """Return the key of an index and the files that may have it.
 
     Args:
         text: States everything that the index depends on.
@@ -170,7 +195,7 @@ def array_place(
     return _core.ArrayPlace(key, paths, _data_path(path))
 
 
-def warn_if_not_saved(index_path: str, index_bytes: int, source: TokenSource) -> None:
+def warn_if_not_saved(index_path: str, index_bytes: int, source: Documents) -> None:
     """Log a warning if an index should be saved, but is not."""
     if not index_path and index_bytes >= MIN_SAVED_BYTES:
         log.warning(

@@ -252,3 +252,11 @@ def test_killed_builder_leaves_nothing_broken(prefix, tmp_path):
     for seed in range(8):
         found = open_samples(prefix, seed=seed, index_dir=tmp_path / "other")
         assert spans(open_samples(prefix, seed=seed)) == spans(found)
+
+
+def test_negative_length_is_an_error(tmp_path):
+    prefix = str(tmp_path / "train")
+    write_megatron_index(prefix, np.array([3, -1, 5]), np.uint16)
+    pathlib.Path(f"{prefix}.bin").write_bytes(bytes(600))
+    with pytest.raises(errors.CorruptRecord, match=r"train.*document 1"):
+        open_samples(prefix)
