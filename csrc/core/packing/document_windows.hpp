@@ -2,7 +2,7 @@
 // packed separately.
 //
 // Each epoch e is a permutation of the documents with the seed (seed + e) mod
-// 2**32, or their own order if there is no seed.  A window is a run of its
+// 2**32, or their own order without a seed.  A window is a run of its
 // positions.  All windows of a plan have the same size, or differ by one
 // document.  Windows are numbered through all epochs.
 //

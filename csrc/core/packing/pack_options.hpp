@@ -20,7 +20,8 @@ struct PackOptions {
   PackMethod method = PackMethod::kBestFit;
   LongDocuments long_documents = LongDocuments::kCut;
   std::int64_t window = 0;  // The most documents of a window.
-  // Of the order of documents and rows; none for their own order.
+  // The seed of the order of documents and rows, which keep their own order
+  // without it.
   std::optional<std::uint32_t> seed = std::nullopt;
   std::int64_t epochs = 1;
   // The cost of a span of each length up to the capacity.  If it is not

@@ -54,12 +54,12 @@ class PackPlan {
   // number of rows if epoch is the number of epochs.  Counts the rows of all
   // earlier windows in several threads, and keeps them in the file if there is
   // one and it can be written.
-  // Fails with kOutOfRange if there is no such epoch.
+  // Fails with kOutOfRange if the epoch does not exist.
   [[nodiscard]] Result<std::int64_t> first_row(std::int64_t epoch) const
       EXCLUDES(mutex_);
 
   // Returns the spans of rows.  Rows of the same window should be adjacent.
-  // Fails with kOutOfRange if there is no such row, and with kInvalidArgument
+  // Fails with kOutOfRange if a row does not exist, and with kInvalidArgument
   // if a window does not have the rows that were counted.
   [[nodiscard]] Result<Rows> rows(std::span<const std::int64_t> keys) const
       EXCLUDES(mutex_);
@@ -134,7 +134,7 @@ class PackPlan {
   const PackRule rule_;
   const LengthTotals totals_;
   const DocumentWindows windows_;
-  const std::int64_t num_windows_;  // Of all epochs.
+  const std::int64_t num_windows_;  // The sum over all epochs.
 
   // The number of rows up to the end of each window, for the first windows.
   mutable std::vector<std::int64_t> window_ends_ GUARDED_BY(mutex_);

@@ -103,7 +103,7 @@ Result<Pieces> fit(const PackRule& rule, const DocumentLengths& lengths,
 Result<Pieces> split(const PackRule& rule, const DocumentLengths& lengths,
                      const DocumentWindows& windows, const Window& window) {
   Pieces pieces;
-  std::uint32_t room = 0;  // Of the last row.
+  std::uint32_t room = 0;  // The room of the last row.
   TRY(cut(rule, lengths, windows, window, pieces.spans, [&](std::int64_t left) {
     if (room == 0) {
       room = rule.capacity;

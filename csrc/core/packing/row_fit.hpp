@@ -18,7 +18,7 @@ enum class PackMethod : std::uint8_t {
   // One row at a time: the longest piece left that fits, until none fits.  The
   // rows are those of first-fit decreasing.
   kLongestFirst,
-  // The pieces in their order, cut where a row is full.
+  // The pieces in their order, each cut at the end of its row.
   kSplit,
 };
 

@@ -15,7 +15,7 @@ namespace gristmill {
 
 // Returns the rows, the most expensive first, equally expensive ones in their
 // order.
-// REQUIRES: there are at most 2**31 costs, none of them NaN.
+// REQUIRES: there are at most 2**31 costs, and they are not NaN.
 std::vector<std::uint32_t> sort_by_cost(std::span<const double> costs);
 
 // Returns an order of rows in which each group has rows of similar costs.
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> group_rows_by_cost(std::span<const double> costs,
 // expensive row first, each to the rank with the smallest sum that has fewer
 // rows than its share.  Returns the rows of rank 0, then those of rank 1, and
 // so on; the rows of a rank are in ascending order.
-// REQUIRES: ranks > 0 divides the number of costs, none of which is NaN.
+// REQUIRES: ranks > 0 divides the number of costs, which are not NaN.
 std::vector<std::uint32_t> deal_rows(std::span<const double> costs,
                                      std::size_t ranks);
 
