@@ -51,7 +51,7 @@ from gristmill._convert.token_shards import (
 )
 
 # A piece has at least and at most about this many bytes of the inputs.
-LEAST_PIECE_BYTES = 1 << 20
+LEAST_PIECE_BYTES = 4 << 20
 MOST_PIECE_BYTES = 32 << 20
 # The number of pieces if neither limit applies.
 PIECES = 256
