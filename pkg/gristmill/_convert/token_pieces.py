@@ -131,6 +131,7 @@ class PieceWriter:
 
     Attributes:
         tokenizer: The path of the ``tokenizer.json``.
+        tokenizer_sha256: The SHA-256 of that file, in hex.
         library: The library that encodes the texts: "tokenizers" or "gigatoken".
         prefix: The ids before each document.
         suffix: The ids after each document.
@@ -142,6 +143,7 @@ class PieceWriter:
     """
 
     tokenizer: str
+    tokenizer_sha256: str
     library: str
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]

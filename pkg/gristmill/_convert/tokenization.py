@@ -160,7 +160,6 @@ def tokenize(
     make_folder(output)
     options = {
         "format": output.format,
-        "tokenizer_sha256": tokenizer.sha256,
         **dataclasses.asdict(writer),
         "library": f"{writer.library} {importlib.metadata.version(writer.library)}",
     }
@@ -232,6 +231,9 @@ class Tokenization(Conversion):
 
     def unit_count(self) -> int:
         return sum(self.header["pieces"])
+
+    def written_tokens(self) -> int:
+        return sum(piece.tokens for piece in self.finished.values())
 
     def unit_path(self, number: int) -> str:
         return self.output.piece(number)
