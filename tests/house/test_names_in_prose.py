@@ -19,7 +19,7 @@ SETTINGS = ["Makefile", "CMakeLists.txt", "pyproject.toml", ".ci/run"]
 # Names of other packages and tools, which no code here uses.
 FOREIGN = """
 AUTOTUNE FileMetaData HFDataSource ImageFolder NumpyFSLDataset PackedSequence
-SaveableDataLoader Statistics TOKENIZERS_PARALLELISM RAY_ADDRESS breakpoint
+SaveableDataLoader Statistics RAY_ADDRESS breakpoint
 cudaMemcpyAsync dmesg get_default_device job_name label_selector
 max_target_sequence_length mid_level_dataset_surplus num_gpus oom py_function
 python_function smem streaming_split

@@ -20,7 +20,6 @@ def read(paths: list[str]) -> None:
     assert_type(sources.BagDataSource(paths)[0], bytes)
     assert_type(sources.JsonLinesDataSource(paths)[0], bytes)
     assert_type(sources.MDSDataSource(paths)[0], dict[str, Any])
-    assert sources.MegatronDataSource(paths)[0].ndim == 1
     documents = sources.MegatronDataSource(paths)
     assert documents[0].ndim == documents.concat_and_chunk(8)[0].ndim == 1
     samples = sources.GPTDataSource(documents, 8, seed=1)

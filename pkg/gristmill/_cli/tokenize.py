@@ -199,9 +199,15 @@ def _writer_of(arguments: argparse.Namespace, tokenizer: TokenizerFile) -> Piece
                 "--format npy needs a last token of --suffix that is not in --prefix"
                 f" or --suffix before, got the id {eos_id} twice."
             )
-    path = os.path.abspath(arguments.tokenizer)
     return PieceWriter(
-        path, arguments.library, prefix, suffix, dtype, eos_id, arguments.drop_empty
+        os.path.abspath(arguments.tokenizer),
+        tokenizer.sha256,
+        arguments.library,
+        prefix,
+        suffix,
+        dtype,
+        eos_id,
+        arguments.drop_empty,
     )
 
 

@@ -171,6 +171,10 @@ class Conversion:
         """Return the number of units."""
         return self.output.count
 
+    def written_tokens(self) -> int:
+        """Return the number of tokens in finished units."""
+        return 0
+
     def unit_path(self, number: int) -> str:
         """Return the path that a unit is written to."""
         return self.output.part(number)
@@ -282,7 +286,8 @@ class Conversion:
         """Write the units of all tasks, and store each finished one in the journal."""
         total = sum(self.journal.counts or [])
         pending = sum(unit.end - unit.begin for task in tasks for unit in task.units)
-        self.progress.begin(self.noun, total, total - pending)
+        tokens = self.written_tokens()
+        self.progress.begin(self.noun, total, total - pending, tokens)
         reports = worker_pool.run(write_units, tasks, self.processes)
         with contextlib.closing(reports):
             for _, (number, report) in reports:

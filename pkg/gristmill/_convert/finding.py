@@ -162,7 +162,7 @@ def texts_of(
 
     Args:
         inputs: Inputs from `inputs_of` with a `text_column`.
-        file_format: The format of all inputs. None detects the format of each file.
+        file_format: The format of all inputs, as passed to `inputs_of`.
         form: What a record of ArrayRecord and TFRecord files is. None is "json" for
             ArrayRecord and "example" for TFRecord.
         field: The field of objects and Examples that has the text.
@@ -179,8 +179,7 @@ def texts_of(
             is_example = isinstance(source, TFRecordInput)
             actual_form = form or ("example" if is_example else "json")
         elif isinstance(source, LinesInput):
-            actual_format = file_format or detect_format(source.path)
-            actual_form = "text" if actual_format == "lines" else "json"
+            actual_form = "text" if file_format == "lines" else "json"
         texts.append(TextInput(source.path, source, actual_form, field))
     if form and not has_form:
         raise UsageError(

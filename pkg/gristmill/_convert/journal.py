@@ -50,7 +50,7 @@ class Journal:
         except BlockingIOError:
             self._file.close()
             raise ConversionError(
-                f"{path}: another gristmill convert is writing this output. Wait for"
+                f"{path}: another gristmill command is writing this output. Wait for"
                 " it, or choose another OUT."
             ) from None
         self.header: dict[str, Any] | None = None

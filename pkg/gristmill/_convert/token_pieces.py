@@ -27,9 +27,12 @@ from gristmill._convert.unit_writer import PlacedRecords
 from gristmill.transforms import Tokenize
 
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
-# The number of documents, and about the number of characters, to encode at once.
-BLOCK_DOCUMENTS = 512
-BLOCK_CHARACTERS = 1 << 18
+# The number of documents, and about the number of characters, to encode at once. Larger
+# blocks are slower, because the results of the library are large.
+BLOCK_DOCUMENTS = 64
+BLOCK_CHARACTERS = 1 << 14
+# The number of text bytes between two progress reports.
+REPORT_BYTES = 1 << 20
 # The most tokens of a document. Megatron's index stores lengths as int32.
 MOST_TOKENS = 2**31 - 1
 LENGTH_DTYPE = np.dtype("<i4")
@@ -128,6 +131,7 @@ class PieceWriter:
 
     Attributes:
         tokenizer: The path of the ``tokenizer.json``.
+        tokenizer_sha256: The SHA-256 of that file, in hex.
         library: The library that encodes the texts: "tokenizers" or "gigatoken".
         prefix: The ids before each document.
         suffix: The ids after each document.
@@ -139,6 +143,7 @@ class PieceWriter:
     """
 
     tokenizer: str
+    tokenizer_sha256: str
     library: str
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
@@ -164,14 +169,15 @@ class PieceWriter:
             path: The file of the tokens; that of the lengths is `lengths_path(path)`.
 
         Yields:
-            An `Advance` for each block of texts, and at the end a `WrittenPiece`.
+            An `Advance` from time to time, and at the end a `WrittenPiece`.
 
         Raises:
             ConversionError: A document has no tokens or too many, or a file cannot be
                 written.
         """
         step = self.open()
-        documents = dropped = tokens = text_bytes = 0
+        documents = dropped = tokens = text_bytes = reported_bytes = 0
+        advance = Advance(0)
         with (
             HashedFile(path) as tokens_file,
             HashedFile(lengths_path(path)) as lengths_file,
@@ -187,7 +193,13 @@ class PieceWriter:
                 dropped += len(texts) - len(arrays)
                 tokens += block_tokens
                 text_bytes += sum(map(_utf8_size, texts))
-                yield Advance(len(texts), block_tokens)
+                advance = Advance(
+                    advance.records + len(texts), advance.tokens + block_tokens
+                )
+                if text_bytes - reported_bytes > REPORT_BYTES:
+                    yield advance
+                    advance, reported_bytes = Advance(0), text_bytes
+            yield advance
             digests = (tokens_file.finish(), lengths_file.finish())
         yield WrittenPiece(documents, dropped, tokens, text_bytes, *digests)
 

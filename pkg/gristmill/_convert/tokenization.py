@@ -51,7 +51,7 @@ from gristmill._convert.token_shards import (
 )
 
 # A piece has at least and at most about this many bytes of the inputs.
-LEAST_PIECE_BYTES = 1 << 20
+LEAST_PIECE_BYTES = 4 << 20
 MOST_PIECE_BYTES = 32 << 20
 # The number of pieces if neither limit applies.
 PIECES = 256
@@ -160,7 +160,6 @@ def tokenize(
     make_folder(output)
     options = {
         "format": output.format,
-        "tokenizer_sha256": tokenizer.sha256,
         **dataclasses.asdict(writer),
         "library": f"{writer.library} {importlib.metadata.version(writer.library)}",
     }
@@ -232,6 +231,9 @@ class Tokenization(Conversion):
 
     def unit_count(self) -> int:
         return sum(self.header["pieces"])
+
+    def written_tokens(self) -> int:
+        return sum(piece.tokens for piece in self.finished.values())
 
     def unit_path(self, number: int) -> str:
         return self.output.piece(number)

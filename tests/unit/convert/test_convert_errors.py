@@ -180,6 +180,18 @@ def test_progress_is_shown_on_one_line(monkeypatch):
     ]
 
 
+def test_progress_shows_tokens_per_second(monkeypatch):
+    now = iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 20.0])
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(now))
+    out = io.StringIO()
+    bar = progress_bar.Bar(out)
+    bar.begin("documents", 2000, 1000, tokens=50_000)
+    bar.advance(500, 7000)
+    bar.end()
+    shown = out.getvalue().split("\r")[2].rstrip()
+    assert "75% 1,500/2,000 documents, 57,000 tokens, 700/s, 0:10 left" in shown
+
+
 def test_quiet_prints_nothing(tmp_path):
     path = write_tf_record(tmp_path / "in.tfrecord", [b"x"])
     assert run("convert", path, tmp_path / "x", "--quiet") == (0, "", "")

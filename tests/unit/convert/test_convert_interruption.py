@@ -239,5 +239,5 @@ def test_concurrent_conversions_are_rejected(tmp_path):
         fcntl.flock(file, fcntl.LOCK_EX)
         done = run(*arguments)
     assert done.status == 1
-    assert "another gristmill convert is writing this output" in done.err
+    assert "another gristmill command is writing this output" in done.err
     assert run(*arguments).status == 0
