@@ -288,7 +288,10 @@ def run(folder: pathlib.Path, options: argparse.Namespace) -> None:
     before, after = options.ranks
     plans = {
         f"{before} ranks": [(before, options.steps)],
-        f"{before} ranks, then {after}": [(before, stop), (after, options.steps - stop)],
+        f"{before} ranks, then {after}": [
+            (before, stop),
+            (after, options.steps - stop),
+        ],
     }
     curves = {}
     for name, plan in plans.items():

@@ -509,6 +509,7 @@ def open_megatron_file(
 def open_mds_shard(
     file: str | RangeReader, access: str, samples: int, bytes: int
 ) -> SpanFile: ...
+
 # csrc/bindings/files/bind_array_file.cpp
 
 @final
