@@ -36,9 +36,10 @@ def _endless(build: Build, library: Any) -> Generator[Any, None, None]:
         yield from iter(build(library))
 
 
-def _measure(
+def measure_chain(
     import_library: Callable[[], Any], build: Build, stream: str, settings: Settings
 ) -> Measurement:
+    """Measure the time per element of a chain; `stream` names its elements."""
     library = import_library()
     checked = iter(build(library))
     answers = {stream: digest(checked)}
@@ -57,7 +58,7 @@ def make_question(
     `builds` maps names to functions that make an IterDataset of batches from a library.
     """
     contestants = {
-        f"{library} {how}".rstrip(): functools.partial(_measure, load, build, how)
+        f"{library} {how}".rstrip(): functools.partial(measure_chain, load, build, how)
         for library, load in (
             ("gristmill", peers.import_gristmill),
             ("grain", peers.import_grain),

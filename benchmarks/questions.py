@@ -11,7 +11,7 @@ GROUPS = {
         records_noise_workers records_large record_sizes record_reader record_groups
         record_open record_open_memory many_shards tar tf_record tf_index parse_example
         parquet""",
-    "Datasets": """dataset_map dataset_default dataset_mix dataset_step
+    "Datasets": """dataset_map dataset_default dataset_mix mix_tokens dataset_step
         dataset_window_shuffle dataset_interleave pack_first_fit pack_best_fit
         pack_concat_split text_throughput text_first_batch watching""",
     "Columns, text and far files": """parquet_columns parquet_columns_workers

@@ -62,7 +62,7 @@ class MixSchedule:
         >>> schedule = MixSchedule([(0, [1, 0]), (3, [1, 2])], unit="elements")
         >>> parts = [gristmill.MapDataset.range(n, n + 9) for n in (0, 10)]
         >>> list(gristmill.MapDataset.mix(parts, schedule))[:9]
-        [0, 1, 2, 3, 10, 11, 12, 4, 13]
+        [0, 1, 2, 3, 10, 11, 4, 12, 13]
     """
 
     points: Sequence[tuple[int, Weights]]

@@ -16,8 +16,8 @@ CSRC = ROOT / "csrc"
 
 # Folders of pkg/gristmill and public modules. Each imports only from those before it.
 ROOMS = """
-    _base _core constants config errors options sharding transforms images sources
-    records _hot batching bad_records checkpoint monitoring multiprocessing
+    _base _core constants config errors options mixing sharding transforms images
+    sources records _hot batching bad_records checkpoint monitoring multiprocessing
     operations samplers drop_in _workers _engine
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
     _ray _observe loader _convert _peers

@@ -88,6 +88,19 @@ def test_far_position_costs_no_walk_from_the_start():
     assert mixed[36 * 10**12] == mixed[0]
 
 
+@pytest.mark.parametrize("dtype", ["<i4", ">i4", np.uint8, np.uint64])
+def test_lengths_of_any_layout_are_equal(dtype):
+    lengths = np.arange(1, 10)
+    strided = np.repeat(lengths.astype(dtype), 2)[::2]
+    unaligned = np.frombuffer(b" " + lengths.astype(dtype).tobytes(), dtype, offset=1)
+    for layout in (strided, unaligned):
+        mixed = g.MapDataset.mix(endless(), unit="tokens", lengths=[layout, lengths])
+        expected = g.MapDataset.mix(
+            endless(), unit="tokens", lengths=[lengths, lengths]
+        )
+        assert [mixed[i] for i in range(40)] == [expected[i] for i in range(40)]
+
+
 def test_dropped_dataset_shares_its_weight():
     lengths = [[4] * 100, [4] * 100, [4] * 10]
     datasets = [

@@ -139,8 +139,7 @@ mixtures = st.composite(lambda draw: Mixture(draw))()
 def is_planned(mixture):
     """Return whether the mixture has none of Grain's rules alone."""
     plain = mixture.unit == "elements" and mixture.at_end == "stop"
-    changes = isinstance(mixture.weights, g.MixSchedule)
-    return not plain or changes or mixture.epochs != [1] * len(mixture.parts)
+    return not plain or isinstance(mixture.weights, g.MixSchedule)
 
 
 @pytest.fixture
@@ -150,6 +149,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(mix_plan, "MAX_WINDOW", 16)
     monkeypatch.setattr(mix_plan, "MAX_WALK", 8)
     monkeypatch.setattr(running_counts, "BLOCK", 8)
+    monkeypatch.setattr(running_counts, "MIN_BLOCKS", 2)
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -189,7 +189,7 @@ def test_iter_dataset_resumes_in_the_order_of_the_loop(mixture, data):
     found = [*itertools.islice(iterator, MAX_ELEMENTS - stop)]
     assert found == elements[stop:]
     counts = [sum(part == i for part, _ in order) for i in range(len(mixture.parts))]
-    assert iterator.elements == counts
+    assert iterator.counts.elements == counts
 
 
 def log_normal(rng, count, mean):
@@ -266,6 +266,33 @@ def test_elements_are_read_from_a_source_with_lengths():
     assert mixed.to_iter_dataset().ids({"next_index": 4})["key"].tolist() == [2]
 
 
+def test_epochs_keep_the_order_of_repeated_parts():
+    parts = [g.MapDataset.range(i, i + 9).shuffle(i) for i in (0, 10)]
+    repeated = [parts[0].repeat(2), parts[1].repeat(3)]
+    mixed = g.MapDataset.mix(parts, [2, 1], epochs=[2, 3])
+    assert list(mixed) == list(g.MapDataset.mix(repeated, [2, 1]))
+    iterators = [part.to_iter_dataset() for part in parts]
+    mixed = g.IterDataset.mix(iterators, [1, 1], epochs=2)
+    assert len(mixed) == len(list(mixed)) == 36
+
+
+def test_files_of_tokens_have_lengths(tmp_path):
+    paths = []
+    for name, tokens in (("a", [1, 1, 0] * 50), ("b", [2, 0] * 100)):
+        paths.append(tmp_path / f"{name}.bin")
+        np.array(tokens, np.uint16).tofile(paths[-1])
+    parts = [
+        g.MapDataset.source(
+            g.sources.TokenArrayDataSource([str(path)], dtype=np.uint16, eos_id=0)
+        ).shuffle(seed=number)
+        for number, path in enumerate(paths)
+    ]
+    mixed = g.MapDataset.mix(parts, [3, 1], unit="tokens")
+    tokens = [each.tolist() for each in mixed]
+    assert sum(len(each) for each in tokens if len(each) == 3) == 150
+    assert sum(len(each) for each in tokens if len(each) == 2) == 50
+
+
 def test_plain_arguments_keep_the_order_and_states():
     parts = [g.MapDataset.range(i, i + 9) for i in (0, 10)]
     assert list(g.MapDataset.mix(parts, [2, 1], unit="elements", epochs=1)) == list(
@@ -298,16 +325,16 @@ def test_new_weights_by_name_apply_immediately():
     second.set_state(first.get_state())
     for _ in range(100):
         next(second)
-    assert second.elements == [90 + 25, 10 + 25, 50]
+    assert second.counts.elements == [90 + 25, 10 + 25, 50]
     # Without its names, the state keeps the counts of the others.
     third = mix([1, 3])
     third.set_state(json.loads(json.dumps(second.get_state())))
     for _ in range(40):
         next(third)
-    assert third.elements == [115 + 10, 35 + 30]
+    assert third.counts.elements == [115 + 10, 35 + 30]
     fourth = mix([1, 1, 1])
     fourth.set_state(third.get_state())
-    assert fourth.elements == [125, 65, 50]
+    assert fourth.counts.elements == [125, 65, 50]
 
 
 def test_failing_and_absent_elements_do_not_count():
@@ -330,7 +357,7 @@ def test_failing_and_absent_elements_do_not_count():
             break
     firsts = [each if each in (None, "failed") else each[0] for each in found]
     assert firsts == [0, 10, 1, 11, "failed", None, 4, 12, 5, 13]
-    assert iterator.elements == [5, 4]
+    assert iterator.counts.elements == [5, 4]
 
 
 def test_fields_and_functions_count_tokens():
@@ -340,7 +367,7 @@ def test_fields_and_functions_count_tokens():
         mixed = g.IterDataset.mix([part], unit="tokens", tokens=tokens)
         iterator = iter(mixed)
         assert len(list(iterator)) == 3
-        assert iterator.tokens == [expected]
+        assert iterator.counts.tokens == [expected]
 
 
 @pytest.mark.multiprocess

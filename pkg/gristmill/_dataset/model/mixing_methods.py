@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from gristmill._base.types import Array, S
+from gristmill._base.types import Array
 from gristmill._dataset.model.node import build
 from gristmill._dataset.model.token_count import Tokens
 from gristmill.mixing import AtEnd, MixSchedule, MixUnit, Weights
 
-if TYPE_CHECKING:
-    from gristmill._dataset.model.iter_dataset import IterDataset
-    from gristmill._dataset.model.map_dataset import MapDataset
-
+# The kind of the datasets, such as MapDataset[int].
+AnyDataset = TypeVar("AnyDataset")
 Lengths: TypeAlias = Sequence[int] | Array[np.integer[Any]] | None
 Epochs: TypeAlias = int | None
 
@@ -49,10 +47,10 @@ class MixesMapDatasets(abc.ABCMeta):
 
     def mix(
         cls,
-        datasets: Sequence[MapDataset[S]] | Mapping[str, MapDataset[S]],
+        datasets: Sequence[AnyDataset] | Mapping[str, AnyDataset],
         weights: Weights | MixSchedule | None = None,
         **how: Unpack[MapMixing],
-    ) -> MapDataset[S]:
+    ) -> AnyDataset:
         """Mix several datasets, in proportion to weights.
 
         The dataset ends when a part would run out.  Shuffle and repeat the parts.
@@ -92,10 +90,10 @@ class MixesIterDatasets(abc.ABCMeta):
 
     def mix(
         cls,
-        datasets: Sequence[IterDataset[S]] | Mapping[str, IterDataset[S]],
+        datasets: Sequence[AnyDataset] | Mapping[str, AnyDataset],
         weights: Weights | MixSchedule | None = None,
         **how: Unpack[IterMixing],
-    ) -> IterDataset[S]:
+    ) -> AnyDataset:
         """Mix several datasets, in proportion to weights.
 
         The dataset ends when the part of the next element has ended.

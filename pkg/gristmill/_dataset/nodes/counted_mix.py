@@ -19,13 +19,16 @@ from gristmill._dataset.nodes.mix_arguments import (
     check_rule_arguments,
     has_plain_rule,
     parse_rule,
-    repeat_parts,
+    repeat_datasets,
 )
 from gristmill._dataset.nodes.mix_shares import Shares, stage_at
 from gristmill._dataset.nodes.repeat import RepeatIterDataset
-from gristmill._hot import cancellation
+from gristmill._hot import due_step
 from gristmill.errors import StateMismatch
 from gristmill.mixing import AtEnd, MixSchedule, MixUnit, Weights
+
+# The keys of the state of each dataset: its counts, and its part of `Shares`.
+_SOURCE_KEYS = ("elements", "tokens", "ended", "weight", "lead", "base")
 
 
 @builds("IterDataset.mix")
@@ -39,15 +42,14 @@ def mix_iter_datasets(
     at_end: AtEnd = "stop",
 ) -> IterDataset[Any]:
     """See `IterDataset.mix`."""
-    if has_plain_rule(weights, unit, at_end, epochs):
+    datasets = repeat_datasets(datasets, epochs, IterDataset, RepeatIterDataset)
+    if has_plain_rule(weights, unit, at_end):
         check_rule_arguments("tokens", tokens, False)
         plain_weights: Any = weights
         return MixedIterDataset(datasets, plain_weights)
     parts, rule = parse_rule(datasets, weights, unit, at_end)
-    check_parents(MixedIterDataset, parts, IterDataset)
     check_rule_arguments("tokens", tokens, rule.counts_tokens)
     check_tokens(tokens)
-    parts = repeat_parts(parts, epochs, rule.names, RepeatIterDataset)
     return CountedMixIterDataset(parts, rule, tokens)
 
 
@@ -66,6 +68,7 @@ class CountedMixIterDataset(ParentSpec, IterDataset[T]):
         self, parents: Sequence[IterDataset[T]], rule: MixRule, tokens: Tokens
     ) -> None:
         super().__init__(parents)
+        check_parents(self, parents, IterDataset)
         self._rule = rule
         self._tokens = tokens
 
@@ -79,25 +82,27 @@ class CountedMixIterDataset(ParentSpec, IterDataset[T]):
 class CountedMixDatasetIterator(NodeIterator[T]):
     """Iterates over a mixture, and counts what each parent has delivered.
 
+    `DueStep` selects the parent of each element, by the rule of `mix_shares`.
+
     Attributes:
-        index: The number of elements delivered.
-        stopped: Whether the mixture has ended.
-        elements: The number of elements that each parent has delivered.
-        tokens: The number of tokens that each parent has delivered; 0 if they are not
-            counted.
-        ended: Whether each parent had no element at its turn.
+        counts: A `DueStep`.  Its `elements` and `tokens` are the numbers that each
+            parent has delivered, in the order of `MixRule.names`.
     """
 
     def __init__(self, node: CountedMixIterDataset[T]) -> None:
         super().__init__(node)
-        count = len(self._parents)
         self._rule = node._rule
-        self._count_tokens = token_counter(node._tokens)
-        self.index = 0
-        self.stopped = False
-        self.elements = [0] * count
-        self.tokens = [0] * count
-        self.ended = [False] * count
+        tokens = node._tokens
+        self.counts = due_step.DueStep(
+            self._parents,
+            token_counter(tokens) if self._rule.counts_tokens else None,
+            tokens if isinstance(tokens, str) else None,
+            not callable(tokens),
+            self._rule.unit == "tokens",
+            self._rule.progress_unit == "tokens",
+            self._rule.at_end == "drop",
+        )
+        count = len(self._parents)
         # Entries of the state for datasets that are no longer in the mixture, by name.
         self._absent_states: dict[str, Any] = {}
         self._absent_sources: dict[str, Any] = {}
@@ -106,65 +111,28 @@ class CountedMixDatasetIterator(NodeIterator[T]):
         )
 
     def __next__(self) -> T:
-        if self.stopped:
-            raise StopIteration
-        if self._progress >= self._next_start:
+        counts = self.counts
+        if counts.progress >= self._next_start:
             self._change_stage()
-        dues = self._dues
-        while (due := min(dues)) < math.inf:
-            number = dues.index(due)
-            try:
-                element: T = next(self._parents[number])
-            except StopIteration:
-                self.ended[number] = True
-                dues[number] = math.inf
-                if self._rule.at_end == "stop":
-                    break
-                cancellation.check()
-                continue
-            except Exception as error:
-                error.add_note(
-                    f"Exception caught while processing dataset @ input_index={number}"
-                )
-                raise
-            self._count(number, element)
-            return element
-        self.stopped = True
-        raise StopIteration
-
-    def _count(self, number: int, element: Any) -> None:
-        """Count an element of a parent, and compute when the parent is due next."""
-        tokens = 0
-        if self._rule.counts_tokens and element is not None:
-            try:
-                tokens = self._count_tokens(element)
-            except Exception as error:
+        try:
+            element: T = counts.take()
+        except StopIteration:
+            raise
+        except Exception as error:
+            if counts.is_counting:
                 self._note_failure(error)
-                raise
-        self.index += 1
-        self.elements[number] += 1
-        self.tokens[number] += tokens
-        self._progress += tokens if self._rule.progress_unit == "tokens" else 1
-        self._dues[number] = self._shares.due(number, self._delivered[number])
+            raise
+        return element
 
-    @property
     def _delivered(self) -> list[int]:
-        """What each parent has delivered of what its weight is a share of."""
-        return self.tokens if self._rule.unit == "tokens" else self.elements
+        """Return what each parent has delivered of what weights are shares of."""
+        by_tokens = self._rule.unit == "tokens"
+        return self.counts.tokens if by_tokens else self.counts.elements
 
     def _set_shares(self, shares: Shares) -> None:
         """Set the weights.  The next call of `__next__` checks the stage."""
         self._shares = shares
-        self._dues = [
-            math.inf if ended else shares.due(number, delivered)
-            for number, (delivered, ended) in enumerate(
-                zip(self._delivered, self.ended, strict=True)
-            )
-        ]
-        absent = self._absent_sources.values()
-        self._progress = self.index
-        if self._rule.progress_unit == "tokens":
-            self._progress = sum(self.tokens) + sum(each["tokens"] for each in absent)
+        self.counts.set_shares(shares.weights, shares.leads, shares.bases)
         # The progress at which the stage is checked.
         self._next_start: float = 0
 
@@ -173,39 +141,43 @@ class CountedMixDatasetIterator(NodeIterator[T]):
         # Streams share the elements: each has this part of the progress.
         streams = self._ctx.mp_context.process_count
         stages = self._rule.stages
-        stage = stage_at(stages, self._progress * streams)
+        stage = stage_at(stages, self.counts.progress * streams)
         weights = stages[stage].weights
         if weights != self._shares.weights:
-            self._set_shares(
-                self._shares.with_weights(weights, self._delivered, self.ended)
+            shares = self._shares.with_weights(
+                weights, self._delivered(), self.counts.ended
             )
+            self._set_shares(shares)
         following = stages[stage + 1 :]
         self._next_start = following[0].start / streams if following else math.inf
 
     def get_state(self) -> Any:
         """Return the position and the counts, and the states of the parents."""
         parents: Any = [parent.get_state() for parent in self._parents]
-        sources: Any = [self._source_state(n) for n in range(len(parents))]
+        sources: Any = self._source_states()
         names = self._rule.names
         if names is not None:
             parents = dict(zip(names, parents, strict=True)) | self._absent_states
             sources = dict(zip(names, sources, strict=True)) | self._absent_sources
         return {
             "parents": parents,
-            "index": self.index,
-            "stop": self.stopped,
+            "index": self.counts.index,
+            "stop": self.counts.stopped,
             "sources": sources,
         }
 
-    def _source_state(self, number: int) -> dict[str, Any]:
-        return {
-            "elements": self.elements[number],
-            "tokens": self.tokens[number],
-            "ended": self.ended[number],
-            "weight": self._shares.weights[number],
-            "lead": self._shares.leads[number],
-            "base": self._shares.bases[number],
-        }
+    def _source_states(self) -> list[dict[str, Any]]:
+        counts, shares = self.counts, self._shares
+        columns = zip(
+            counts.elements,
+            counts.tokens,
+            counts.ended,
+            shares.weights,
+            shares.leads,
+            shares.bases,
+            strict=True,
+        )
+        return [dict(zip(_SOURCE_KEYS, column, strict=True)) for column in columns]
 
     def _check_state(self, state: Any) -> None:
         states.check_keys(self, state, ["parents", "index", "stop", "sources"])
@@ -243,8 +215,7 @@ class CountedMixDatasetIterator(NodeIterator[T]):
             )
 
     def _check_source(self, source: Any) -> None:
-        keys = ["elements", "tokens", "ended", "weight", "lead", "base"]
-        states.check_keys(self, source, keys)
+        states.check_keys(self, source, _SOURCE_KEYS)
         for key in ("elements", "tokens", "base"):
             states.count(self, source[key], key)
         states.flag(self, source["ended"], "ended")
@@ -267,23 +238,22 @@ class CountedMixDatasetIterator(NodeIterator[T]):
             absent = [name for name in sources if name not in names]
             self._absent_sources = {name: sources[name] for name in absent}
             self._absent_states = {name: state["parents"][name] for name in absent}
-        new = {"elements": 0, "tokens": 0, "ended": False}
-        new |= {"weight": 0.0, "lead": 0.0, "base": 0}
+        new: dict[str, Any] = dict(
+            zip(_SOURCE_KEYS, (0, 0, False, 0.0, 0.0, 0), strict=True)
+        )
         entries = []
         for number, parent in enumerate(self._parents):
             found = self._entry(state["parents"], number)
             entries.append(new if found is None else self._entry(sources, number))
             if found is not None:
                 parent.set_state(found)
-        self.index = state["index"]
-        self.stopped = bool(state["stop"])
-        self.elements = [each["elements"] for each in entries]
-        self.tokens = [each["tokens"] for each in entries]
-        self.ended = [bool(each["ended"]) for each in entries]
-        self._set_shares(
-            Shares(
-                tuple(float(each["weight"]) for each in entries),
-                tuple(float(each["lead"]) for each in entries),
-                tuple(each["base"] for each in entries),
-            )
-        )
+        columns: Any = (tuple(entry[key] for entry in entries) for key in _SOURCE_KEYS)
+        elements, tokens, ended, weights, leads, bases = columns
+        counts = self.counts
+        counts.index, counts.stopped = state["index"], bool(state["stop"])
+        counts.set_counts(elements, tokens, ended)
+        counts.progress = counts.index
+        if self._rule.progress_unit == "tokens":
+            others = self._absent_sources.values()
+            counts.progress = sum(tokens) + sum(each["tokens"] for each in others)
+        self._set_shares(Shares(weights, leads, bases))

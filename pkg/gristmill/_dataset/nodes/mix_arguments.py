@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from gristmill._base.argument_checks import check_integer, kind
+from gristmill._base.argument_checks import check_instance, check_integer, kind
 from gristmill._dataset.model.node import as_dataset_list
 from gristmill._dataset.nodes.mix import check_names, order_by_names, order_names
 from gristmill.mixing import (
@@ -26,6 +26,7 @@ class MixRule:
 
     Attributes:
         names: The names of the datasets in the order of their numbers, or None.
+        weights: The text of the weights, or of their schedule.
         stages: The stages of weights.
         unit: What weights are shares of.
         progress_unit: What the starts of stages count.
@@ -33,6 +34,7 @@ class MixRule:
     """
 
     names: tuple[str, ...] | None
+    weights: str
     stages: tuple[Stage, ...]
     unit: MixUnit
     progress_unit: MixUnit
@@ -48,18 +50,13 @@ class MixRule:
         return f"dataset {number if self.names is None else repr(self.names[number])}"
 
     def __str__(self) -> str:
-        text = f"unit={self.unit}, at_end={self.at_end}"
-        if len(self.stages) > 1:
-            return f"{text}, {self.progress_unit}={[tuple(s) for s in self.stages]}"
-        return f"{text}, weights={self.stages[0].weights}"
+        return f"weights={self.weights}, unit={self.unit!r}, at_end={self.at_end!r}"
 
 
-def has_plain_rule(
-    weights: object, unit: object, at_end: object, epochs: object
-) -> bool:
+def has_plain_rule(weights: object, unit: object, at_end: object) -> bool:
     """Return whether a mixture has Grain's rule."""
-    plain = (unit, at_end) == ("elements", "stop") and type(epochs) is int
-    return plain and epochs == 1 and not isinstance(weights, MixSchedule)
+    plain = (unit, at_end) == ("elements", "stop")
+    return plain and not isinstance(weights, MixSchedule)
 
 
 def parse_rule(
@@ -89,6 +86,7 @@ def parse_rule(
         stages = constant_stages(weights, names, len(parts))
     rule = MixRule(
         None if names is None else tuple(names),
+        repr(weights) if len(stages) > 1 else str(stages[0].weights),
         tuple(stages),
         unit,
         progress_unit,
@@ -97,26 +95,45 @@ def parse_rule(
     return parts, rule
 
 
-def repeat_parts(
-    parts: Sequence[Any],
+def repeat_datasets(
+    datasets: Any,
     epochs: Any,
-    names: Sequence[str] | None,
+    kind_of_parts: type,
     repeat: Callable[[Any, int | None], Any],
-) -> list[Any]:
-    """Return datasets that are repeated.
+) -> Any:
+    """Return the datasets of a mixture, each with its epochs.
 
     Args:
-        parts: The datasets.
+        datasets: The datasets, or a mapping of names to them.
         epochs: The number of epochs of all datasets, or of each: an int, None for
             endless ones.
-        names: The names of the datasets, or None.
+        kind_of_parts: `MapDataset` or `IterDataset`.
         repeat: Returns a dataset with several epochs.
 
     Raises:
         ValueError: A number is not positive, or datasets lack one.
         TypeError: A number is not an int or None, or only some arguments have names.
     """
-    each: Sequence[Any]
+    if epochs == 1 and type(epochs) is int:
+        return datasets
+    names = order_names(datasets)
+    parts = as_dataset_list(order_by_names(datasets, names), "mix")
+    for part in parts:
+        check_instance("A dataset of mix", part, kind_of_parts, kind_of_parts.__name__)
+    counts = _epochs_of_each(epochs, names, len(parts))
+    for count in counts:
+        _check_epochs(count)
+    repeated = [
+        part if count == 1 else repeat(part, count)
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return repeated if names is None else dict(zip(names, repeated, strict=True))
+
+
+def _epochs_of_each(
+    epochs: Any, names: Sequence[str] | None, count: int
+) -> Sequence[Any]:
+    """Return the epochs of each of `count` datasets, in the order of their numbers."""
     if isinstance(epochs, Mapping):
         if names is None:
             raise TypeError(
@@ -128,26 +145,19 @@ def repeat_parts(
                 f"epochs must have the names of the datasets, {sorted(names)}, got"
                 f" {sorted(map(str, epochs))}."
             )
-        each = [epochs[name] for name in names]
-    elif isinstance(epochs, Sequence) and not isinstance(epochs, (str, bytes)):
-        each = epochs
-        if names is not None:
-            raise TypeError(
-                "epochs is a list, but datasets has names. Pass a mapping of names."
-            )
-    else:
-        each = [epochs] * len(parts)
-    if len(each) != len(parts):
-        raise ValueError(
-            f"epochs must have {len(parts)} numbers, one for each dataset, got"
-            f" {len(each)}."
+        return [epochs[name] for name in names]
+    if not isinstance(epochs, Sequence) or isinstance(epochs, (str, bytes)):
+        return [epochs] * count
+    if names is not None:
+        raise TypeError(
+            "epochs is a list, but datasets has names. Pass a mapping of names."
         )
-    for count in each:
-        _check_epochs(count)
-    return [
-        part if count == 1 else repeat(part, count)
-        for part, count in zip(parts, each, strict=True)
-    ]
+    if len(epochs) != count:
+        raise ValueError(
+            f"epochs must have {count} numbers, one for each dataset, got"
+            f" {len(epochs)}."
+        )
+    return epochs
 
 
 def _check_epochs(count: Any) -> None:

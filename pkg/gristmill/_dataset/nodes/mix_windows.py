@@ -175,7 +175,7 @@ class PlanWindows:
     def next_start(self, point: PlanPoint) -> float:
         """Return the start of the stage after a point's; inf in the last stage."""
         following = self.stages[point.stage + 1 :]
-        return following[0].start if following else math.inf
+        return float(following[0].start) if following else math.inf
 
     def _at_next_stage(self, point: PlanPoint, last: tuple[float, int]) -> PlanPoint:
         """Return a point with the weights of its progress.

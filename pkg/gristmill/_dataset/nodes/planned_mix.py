@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import sys
@@ -15,7 +16,7 @@ from gristmill._base.types import Indices, Int64Array, T
 from gristmill._dataset.model.blocks import epochs_and_offsets
 from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import builds, check_parents
+from gristmill._dataset.model.node import builds
 from gristmill._dataset.nodes.mix import (
     MixedMapDataset,
     SelectionMapDataset,
@@ -26,7 +27,7 @@ from gristmill._dataset.nodes.mix_arguments import (
     check_rule_arguments,
     has_plain_rule,
     parse_rule,
-    repeat_parts,
+    repeat_datasets,
 )
 from gristmill._dataset.nodes.mix_plan import MixPlan
 from gristmill._dataset.nodes.mix_windows import PlanPart
@@ -52,17 +53,16 @@ def mix_map_datasets(
     at_end: AtEnd = "stop",
 ) -> MapDataset[Any]:
     """See `MapDataset.mix`."""
-    if has_plain_rule(weights, unit, at_end, epochs):
+    datasets = repeat_datasets(
+        datasets, epochs, MapDataset, lambda part, count: part.repeat(count)
+    )
+    if has_plain_rule(weights, unit, at_end):
         check_rule_arguments("lengths", lengths, False)
         plain_weights: Any = weights
         return MixedMapDataset(datasets, plain_weights)
     parts, rule = parse_rule(datasets, weights, unit, at_end)
-    check_parents(MixedMapDataset, parts, MapDataset)
     check_rule_arguments("lengths", lengths, rule.counts_tokens)
     lengths = _lengths_of_each(lengths, rule, len(parts))
-    parts = repeat_parts(
-        parts, epochs, rule.names, lambda part, count: part.repeat(count)
-    )
     return PlannedMixMapDataset(parts, rule, lengths)
 
 
@@ -109,6 +109,11 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         copied.__dict__ |= self.__dict__
         return copied
 
+    def __deepcopy__(self, memo: Any) -> Self:
+        copied = copy.copy(self)  # Copies for threads have the same plan and lengths.
+        copied._parents = copy.deepcopy(self._parents, memo)
+        return copied
+
     def __getstate__(self) -> dict[str, Any]:
         # Sums of lengths are computed again where they are needed, but the length of
         # the mixture only once.
@@ -116,8 +121,15 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         state.pop("_counts", None)
         return state
 
+    def _node_line(self) -> str:
+        return f"PlannedMixMapDataset[{len(self._parents)} parents]"
+
     def __repr__(self) -> str:
-        return self._node_line() + f"({self._selection_text()})"
+        # Saved states of DataLoaders contain this text.
+        return (
+            f"PlannedMixMapDataset(parent_lengths={self._parent_lengths},"
+            f" {self._selection_text()})"
+        )
 
     def _selection_text(self) -> str:
         return str(self._rule)

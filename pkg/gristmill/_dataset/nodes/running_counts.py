@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill._base.argument_checks import kind
+from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Indices, Int64Array
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.known_length import ENDLESS
-from gristmill._dataset.model.node import is_ours
+from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.order import (
     IndexMapDataset,
     ReindexMapDataset,
@@ -27,10 +30,16 @@ from gristmill._dataset.nodes.with_options import WithOptionsBase, WithSeedBase
 
 # Sums are kept at each multiple of so many elements.
 BLOCK = 1 << 14
+# The most blocks that are added up before checking whether they are enough, and the
+# fewest for a thread.
+MAX_BLOCKS = 256
+MIN_BLOCKS = 8
 # The most epochs whose sums are kept at once.
 MAX_EPOCHS = 4
 # Returns when a dataset is due, given what it has delivered: an int, or an array.
 Due = Callable[[Any], Any]
+# Converts indices of a dataset to indices of its parent.
+ToParent = Callable[[Indices], Indices]
 
 
 class RunningCount(Protocol):
@@ -75,7 +84,7 @@ class ElementCount:
 
 
 class TokenCount:
-    """Counts the tokens of a dataset's elements, in its order.
+    """Counts the tokens of a dataset's elements, in its order.  Any thread may call.
 
     Args:
         dataset: The dataset.
@@ -90,6 +99,8 @@ class TokenCount:
 
     def __init__(self, dataset: Any, lengths: Any, name: str) -> None:
         self._to_base, base = _path_to_base(dataset)
+        # Indices may come from the user's code, which is not called in threads.
+        self._is_formula = not _has_listed_indices(dataset)
         if lengths is None:
             lengths = _lengths_of_source(base, name)
         self._lengths = _checked_lengths(lengths, len(base), name)
@@ -106,20 +117,20 @@ class TokenCount:
         self._block_sums: dict[int, list[int]] = {}
         # A period, a block of it, and the block's tokens before each of its elements.
         self._last_block: tuple[int, int, Int64Array] | None = None
+        self._lock = threading.Lock()
 
     def of_each(self, first: int, count: int) -> Int64Array:
         indices: Indices = np.arange(first, first + count, dtype=np.int64)
-        for to_parent in self._to_base:
-            indices = to_parent(indices)
-        keys = (indices % len(self._lengths)).astype(np.int64, copy=False)
-        return self._lengths[keys].astype(np.int64, copy=False)
+        found = _look_up(self._lengths, self._to_base, indices)
+        return found.astype(np.int64, copy=False)
 
     def before(self, index: int) -> int:
         period, offset = self._split(index)
         number, place = divmod(offset, BLOCK)
-        sums = self._sums_until(period, lambda sums: len(sums) > number)
-        tokens = period * self._period_tokens + sums[number]
-        return tokens + (int(self._block(period, number)[place]) if place else 0)
+        with self._lock:
+            sums = self._sums_until(period, lambda sums: len(sums) > number)
+            tokens = period * self._period_tokens + sums[number]
+            return tokens + (int(self._block(period, number)[place]) if place else 0)
 
     def find(self, due: Due, time: float, after_ties: bool, start: int) -> int:
         def is_late(tokens: int) -> bool:
@@ -130,10 +141,11 @@ class TokenCount:
             tokens = self._period_tokens
             period = _first_late(period + 1, lambda each: is_late(each * tokens)) - 1
         first = period * self._period_tokens
-        sums = self._sums_until(period, lambda sums: is_late(first + sums[-1]))
-        late = bisect_left(sums, True, key=lambda each: is_late(first + each))
-        number = max(late - 1, 0)
-        times = due(self._block(period, number) + (first + sums[number]))
+        with self._lock:
+            sums = self._sums_until(period, lambda sums: is_late(first + sums[-1]))
+            late = bisect_left(sums, True, key=lambda each: is_late(first + each))
+            number = max(late - 1, 0)
+            times = due(self._block(period, number) + (first + sums[number]))
         side: Any = "right" if after_ties else "left"
         place = int(np.searchsorted(times, time, side))
         # At the end of the block, the next block is due late.
@@ -152,13 +164,31 @@ class TokenCount:
         while len(self._block_sums) >= MAX_EPOCHS:
             del self._block_sums[next(iter(self._block_sums))]
         self._block_sums[period] = sums
-        while not is_enough(sums):
-            size = self._block_size(len(sums) - 1)
-            if self._period and len(sums) * BLOCK >= self._period:
-                break
-            first = period * self._period + (len(sums) - 1) * BLOCK
-            sums.append(sums[-1] + int(self.of_each(first, size).sum()))
+        blocks = -(-self._period // BLOCK) if self._period else sys.maxsize
+        while not is_enough(sums) and len(sums) < blocks:
+            # The further it is, the more blocks are added up at once.
+            last = min(2 * len(sums), len(sums) + MAX_BLOCKS, blocks)
+            numbers = range(len(sums) - 1, last - 1)
+            firsts = [period * self._period + number * BLOCK for number in numbers]
+            for tokens in self._sum_blocks(firsts):
+                sums.append(sums[-1] + tokens)
         return sums
+
+    def _sum_blocks(self, firsts: Sequence[int]) -> list[int]:
+        """Return the tokens of the blocks of `BLOCK` elements from some indices on."""
+
+        def sum_block(first: int) -> int:
+            indices = np.arange(first, first + BLOCK, dtype=np.int64)
+            found = _look_up(self._lengths, self._to_base, indices)
+            return int(found.sum(dtype=np.int64))
+
+        threads = threads_to_compute(len(firsts) // MIN_BLOCKS)
+        if threads == 1 or not self._is_formula:
+            return [sum_block(first) for first in firsts]
+        from concurrent.futures import ThreadPoolExecutor  # Slow to import.
+
+        with ThreadPoolExecutor(threads) as pool:
+            return [*pool.map(sum_block, firsts)]
 
     def _block_size(self, number: int) -> int:
         left = self._period - number * BLOCK if self._period else BLOCK
@@ -193,16 +223,29 @@ class TokenCount:
         return period, tokens * (period // length)
 
 
-def _total(dataset: Any, steps: list[Any], lengths: npt.NDArray[Any]) -> int:
+def _total(dataset: Any, steps: list[ToParent], lengths: npt.NDArray[Any]) -> int:
     """Return the tokens of an epoch of a dataset."""
     total = 0
     for first in range(0, len(dataset), BLOCK):
-        indices: Indices = np.arange(first, min(first + BLOCK, len(dataset)))
-        for to_parent in steps:
-            indices = to_parent(indices)
-        keys = (indices % len(lengths)).astype(np.int64, copy=False)
-        total += int(lengths[keys].sum(dtype=np.int64))
+        indices = np.arange(first, min(first + BLOCK, len(dataset)), dtype=np.int64)
+        total += int(_look_up(lengths, steps, indices).sum(dtype=np.int64))
     return total
+
+
+def _look_up(
+    lengths: npt.NDArray[Any], steps: Sequence[ToParent], indices: Indices
+) -> npt.NDArray[Any]:
+    """Return the lengths of elements, given functions to the indices of the base."""
+    for to_parent in steps:
+        indices = to_parent(indices)
+    if len(indices) and not 0 <= indices.min() <= indices.max() < len(lengths):
+        indices = indices % len(lengths)
+    keys = indices.astype(np.int64, copy=False)
+    # Unlike a subscript, `take` releases the GIL, but it copies unaligned arrays, such
+    # as those of mapped files.  Bytes are always aligned.
+    items = lengths.view(f"V{lengths.itemsize}")
+    found: npt.NDArray[Any] = np.take(items, keys).view(lengths.dtype)
+    return found
 
 
 def _has_random_order(dataset: Any) -> bool:
@@ -215,12 +258,12 @@ def _has_random_order(dataset: Any) -> bool:
     return False
 
 
-def _path_to_base(dataset: Any) -> tuple[list[Callable[[Indices], Indices]], Any]:
+def _path_to_base(dataset: Any) -> tuple[list[ToParent], Any]:
     """Return functions from indices to those of the base, in order, and the base.
 
     The base is the nearest ancestor that is not a selection, an order or a map.
     """
-    steps: list[Callable[[Indices], Indices]] = []
+    steps: list[ToParent] = []
     node = dataset
     while True:
         if isinstance(node, IndexMapDataset):
@@ -239,6 +282,11 @@ def _path_to_base(dataset: Any) -> tuple[list[Callable[[Indices], Indices]], Any
             node = node._parent
         else:
             return steps, node
+
+
+def _has_listed_indices(dataset: Any) -> bool:
+    """Return whether a dataset, or one before it, looks up indices in a list."""
+    return any(isinstance(node, ReindexMapDataset) for node in chain_of(dataset))
 
 
 def _keeps_order(node: Any) -> bool:
@@ -288,7 +336,7 @@ def _checked_lengths(lengths: Any, count: int, name: str) -> npt.NDArray[Any]:
         raise ValueError(
             f"Lengths of {name} must be at least 0, got {array[place]} at {place}."
         )
-    return array
+    return np.ascontiguousarray(array)
 
 
 def _is_late(due: float, time: float, after_ties: bool) -> bool:
