@@ -30,7 +30,9 @@ class Replayable(Generic[T]):
         Returns:
             Shape (n,), with int64 fields "source" and "key": the number of the source
             in the chain, from 0 in the order of its parts, and the index passed to the
-            source.  A dataset of a user's class counts as a source.
+            source.  A dataset of a user's class counts as a source.  Ids of rows of
+            `pack` also have "begin" and "end": the first cell of the record in the row,
+            and the one after the last.
 
         Raises:
             StopIteration: There is no output after this state.
