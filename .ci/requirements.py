@@ -30,6 +30,8 @@ def main(extra):
     # The pip that comes with Python is old, and takes 1.5 times as long.
     subprocess.run([*pip, "--upgrade", "pip"], check=True)
     subprocess.run([*pip, *wanted], check=True)
+    if alone := settings["dependency-groups"].get(f"{extra}-no-deps"):
+        subprocess.run([*pip, "--no-deps", *alone], check=True)
     imports = [sys.executable, "-c", IMPORT_ALL, *LARGEST]
     # Capture the output: the packages warn about hardware that this machine lacks.
     done = subprocess.run(imports, capture_output=True, text=True)

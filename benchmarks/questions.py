@@ -13,10 +13,10 @@ GROUPS = {
         parquet""",
     "Datasets": """dataset_map dataset_default dataset_mix mix_tokens dataset_step
         dataset_window_shuffle dataset_interleave pack_first_fit pack_best_fit
-        pack_concat_split text_throughput text_first_batch watching""",
+        pack_concat_split planned_pack text_throughput text_first_batch watching""",
     "Columns, text and far files": """parquet_columns parquet_columns_workers
-        parquet_global columns hugging_face tokenize text_pack far_shuffled
-        far_windows far_cached""",
+        parquet_global columns hugging_face tokenize text_pack pack_plan pack_density
+        pack_ranks pack_first_row far_shuffled far_windows far_cached""",
     "Pictures": "jpeg jpeg_normalized jpeg_threads",
     "PyTorch loaders": """torch_tensor_dataset torch_single torch_small torch_dict
         torch_ints torch_images torch_slow torch_first_batch torch_epochs

@@ -91,11 +91,12 @@ class PackPlan:
         *,
         method: str = "best_fit",
         long_documents: str = "cut",
-        window: int = 65536,
+        window: int = 262144,
         seed: int | None = None,
         num_epochs: int = 1,
         span_costs: NDArray[np.float64] | None = None,
         group_rows: int = 1,
+        counts_path: str = "",
     ) -> None: ...
     @property
     def num_rows(self) -> int: ...

@@ -227,6 +227,13 @@ def pictures():
     return files
 
 
+def window_ends():
+    # The fuzz target corrects the checksum and the key.
+    head = b"GRISTMWE" + struct.pack("<IIQ", 1, 0, 7)
+    ends = {"none": [], "one": [5], "several": [3, 3, 8, 1 << 40]}
+    return {name: head + struct.pack(f"<{len(of)}q", *of) for name, of in ends.items()}
+
+
 def main():
     write("record_file", record_files())
     write("example", examples())
@@ -235,6 +242,7 @@ def main():
     write("tar", tars())
     write("bag", bags())
     write("megatron", megatron_data_sets())
+    write("window_ends", window_ends())
 
 
 if __name__ == "__main__":

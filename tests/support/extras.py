@@ -1,8 +1,11 @@
 """Packages of the test extra, which depend on the platform."""
 
+import functools
 import importlib
 import importlib.util
+import sys
 import tomllib
+import types
 import warnings
 
 import pytest
@@ -49,6 +52,37 @@ def megatron(module):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(f"megatron.core.{module}")
+
+
+def mosaicml():
+    """Import streaming.base of mosaicml-streaming."""
+    _skip_init("streaming")  # It imports torchvision.
+    return importlib.import_module("streaming.base")
+
+
+def olmo_core(module):
+    """Import a module of olmo_core.data, which can read only local files."""
+    if "cached_path" not in sys.modules:
+        # The real package downloads files, and imports two cloud SDKs.
+        downloads = types.ModuleType("cached_path")
+        downloads.cached_path = None
+        schemes = types.ModuleType("cached_path.schemes")
+        schemes.add_scheme_client = None
+        schemes.S3Client = type("S3Client", (), {"recoverable_errors": ()})
+        schemes.SchemeClient = type("SchemeClient", (), {})
+        sys.modules |= {"cached_path": downloads, "cached_path.schemes": schemes}
+    _skip_init("olmo_core")  # It changes environment variables of Triton.
+    _skip_init("olmo_core.data")  # It imports modules that need more packages.
+    return importlib.import_module(f"olmo_core.data.{module}")
+
+
+@functools.cache
+def _skip_init(package):
+    """Make submodules of a package importable without running its __init__.py."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"no package {package}", name=package)
+    sys.modules[package] = importlib.util.module_from_spec(spec)
 
 
 def tensorflow(module="tensorflow"):

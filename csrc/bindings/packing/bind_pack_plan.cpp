@@ -99,7 +99,7 @@ PlanHandle make_plan(const py::array& lengths, std::int64_t capacity,
                      const std::string& long_documents, std::int64_t window,
                      std::optional<std::uint32_t> seed, std::int64_t num_epochs,
                      const std::optional<Costs>& span_costs,
-                     std::int64_t group_rows) {
+                     std::int64_t group_rows, const std::string& counts_path) {
   const auto view = view_of(lengths);
   const Options options{
       .capacity = capacity,
@@ -110,7 +110,8 @@ PlanHandle make_plan(const py::array& lengths, std::int64_t capacity,
       .seed = seed,
       .epochs = num_epochs,
       .span_costs = span_costs ? vector_of(*span_costs) : std::vector<double>(),
-      .group_rows = group_rows};
+      .group_rows = group_rows,
+      .counts_path = counts_path};
   return {lengths,
           checked(unlocked([&] { return PackPlan::of(view, options); }))};
 }
@@ -187,7 +188,8 @@ py::tuple state_of(const PlanHandle& self) {
           ? py::object(py::none())
           : Costs(static_cast<py::ssize_t>(options.span_costs.size()),
                   options.span_costs.data()),
-      options.group_rows, array_of(self.plan->window_ends()));
+      options.group_rows, options.counts_path,
+      array_of(self.plan->window_ends()));
 }
 
 PlanHandle plan_from(const py::tuple& state) {
@@ -197,8 +199,8 @@ PlanHandle plan_from(const py::tuple& state) {
       state[4].cast<std::int64_t>(),
       state[5].cast<std::optional<std::uint32_t>>(),
       state[6].cast<std::int64_t>(), state[7].cast<std::optional<Costs>>(),
-      state[8].cast<std::int64_t>());
-  auto ends = copy_of(state[9].cast<Positions>());
+      state[8].cast<std::int64_t>(), state[9].cast<std::string>());
+  auto ends = copy_of(state[10].cast<Positions>());
   check(self.plan->add_window_ends(numbers(ends)));
   return self;
 }
@@ -211,8 +213,9 @@ void pack_plan(py::module_& m) {
                          py::is_final())
       .def(py::init(&make_plan), "lengths"_a, "capacity"_a, py::kw_only(),
            "method"_a = "best_fit", "long_documents"_a = "cut",
-           "window"_a = std::int64_t{1} << 16, "seed"_a = py::none(),
-           "num_epochs"_a = 1, "span_costs"_a = py::none(), "group_rows"_a = 1)
+           "window"_a = std::int64_t{1} << 18, "seed"_a = py::none(),
+           "num_epochs"_a = 1, "span_costs"_a = py::none(), "group_rows"_a = 1,
+           "counts_path"_a = "")
       .def_property_readonly("num_rows", &num_rows,
                              "The number of rows of all epochs.  Counts those\n"
                              "that have not been counted.")

@@ -1,6 +1,7 @@
 #include "core/packing/pack_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <limits>
 #include <numeric>
@@ -8,15 +9,23 @@
 #include <utility>
 
 #include "core/base/at_fork.hpp"
+#include "core/base/highway_hash.hpp"
 #include "core/base/pool.hpp"
 #include "core/packing/random_order.hpp"
+#include "core/packing/row_balance.hpp"
 #include "core/packing/row_order.hpp"
+#include "core/packing/window_ends_file.hpp"
 
 namespace gristmill {
 namespace {
 
 constexpr std::int64_t kMaxWindow = std::numeric_limits<std::int32_t>::max();
 constexpr unsigned kMaxCountingThreads = 16;
+// The room of a row that is not full is spread over at least so many rows.
+constexpr std::size_t kMinBalancedRows = 64;
+// The key of the hash of a plan.
+constexpr HighwayHash::Key kCountsKey{0x31736777, 0, 0, 0};  // "wgs1"
+
 constexpr double kMaxSpanCost = 1e100;  // Sums must not become infinite.
 
 Status check_options(const PackPlan::Options& options) {
@@ -79,7 +88,30 @@ Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
         std::numeric_limits<std::int64_t>::max() / windows.per_epoch(),
         ", got ", options.epochs);
   }
-  return std::unique_ptr<PackPlan>(new PackPlan(lengths, options, totals));
+  std::unique_ptr<PackPlan> plan(new PackPlan(lengths, options, totals));
+  if (!options.counts_path.empty()) {
+    auto ends = load_window_ends(options.counts_path, plan->counts_key());
+    if (ends.ok()) {
+      // The file may be of a plan with more epochs.
+      const auto size = static_cast<std::uint64_t>(plan->num_windows_);
+      if (ends.value().size() > size) ends.value().resize(size);
+      TRY(plan->add_window_ends(ends.value()));
+    }
+  }
+  return plan;
+}
+
+std::uint64_t PackPlan::counts_key() const noexcept {
+  // Costs do not change the number of rows.
+  const std::array<std::uint64_t, 7> fields{
+      totals_.hash,
+      rule_.capacity,
+      static_cast<std::uint64_t>(options_.method),
+      static_cast<std::uint64_t>(options_.long_documents),
+      static_cast<std::uint64_t>(options_.window),
+      options_.seed.has_value() ? std::uint64_t{1} : 0,
+      options_.seed.value_or(0)};
+  return HighwayHash::of(kCountsKey, std::as_bytes(std::span(fields)));
 }
 
 PackPlan::PackPlan(DocumentLengths lengths, const Options& options,
@@ -145,16 +177,34 @@ Result<std::vector<double>> PackPlan::costs(
                                 std::span<const std::int64_t> run) {
     for (const auto key : run) {
       const auto row = static_cast<std::size_t>(key - place.first_row);
-      costs.push_back(cost_of(window.row(row)));
+      costs.push_back(cost_of_row(window.row(row), options_.span_costs));
     }
   }));
   return costs;
 }
 
-double PackPlan::cost_of(std::span<const PackedWindow::Span> row) const {
-  double cost = 0;
-  for (const auto& span : row) cost += options_.span_costs[span.length];
-  return cost;
+std::vector<double> PackPlan::costs_of(const PackedWindow& window) const {
+  std::vector<double> costs;
+  costs.reserve(window.num_rows());
+  for (std::size_t row = 0; row < window.num_rows(); ++row) {
+    costs.push_back(cost_of_row(window.row(row), options_.span_costs));
+  }
+  return costs;
+}
+
+void PackPlan::balance_cheapest(PackedWindow& window) const {
+  const auto sorted = sort_by_cost(costs_of(window));
+  const auto group_rows = static_cast<std::size_t>(options_.group_rows);
+  const auto size =
+      std::min(sorted.size(), std::max(kMinBalancedRows, group_rows));
+  const auto numbers = std::span(sorted).last(size);
+  std::vector<std::vector<PackedWindow::Span>> rows;
+  for (const auto number : numbers) {
+    const auto row = window.row(number);
+    rows.emplace_back(row.begin(), row.end());
+  }
+  balance_rows(rule_.capacity, options_.span_costs, rows);
+  window.replace(numbers, rows);
 }
 
 void PackPlan::append_rows(const PackedWindow& window, const Place& place,
@@ -278,7 +328,13 @@ Status PackPlan::count_windows(std::int64_t windows) const {
     static_cast<void>(group.wait());
   }
   for (const Status& status : statuses) TRY(Status(status));
-  return add_counts(first, counts);
+  TRY(add_counts(first, counts));
+  if (!options_.counts_path.empty()) {
+    // The file only saves time, so the plan works without it.
+    static_cast<void>(
+        save_window_ends(options_.counts_path, counts_key(), window_ends()));
+  }
+  return {};
 }
 
 Status PackPlan::add_counts(std::int64_t first_window,
@@ -330,6 +386,7 @@ Result<PackPlan::Window> PackPlan::pack(std::int64_t number,
   const auto window = windows_.at(number);
   PackedWindow packed =
       TRY(PackedWindow::pack(rule_, lengths_, windows_, window));
+  if (!options_.span_costs.empty()) balance_cheapest(packed);
   packed.reorder(order_of(packed, window, first_row));
   return std::make_shared<const PackedWindow>(std::move(packed));
 }
@@ -339,12 +396,7 @@ std::vector<std::uint32_t> PackPlan::order_of(
     std::int64_t first_row) const {
   const auto seed = windows_.row_seed(window);
   if (!options_.span_costs.empty()) {
-    std::vector<double> costs;
-    costs.reserve(packed.num_rows());
-    for (std::size_t row = 0; row < packed.num_rows(); ++row) {
-      costs.push_back(cost_of(packed.row(row)));
-    }
-    return group_rows_by_cost(costs, first_row, options_.group_rows,
+    return group_rows_by_cost(costs_of(packed), first_row, options_.group_rows,
                               seed.value_or(0));
   }
   std::vector<std::uint32_t> order(packed.num_rows());

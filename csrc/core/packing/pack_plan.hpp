@@ -17,6 +17,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/mutex.hpp"
@@ -41,6 +43,9 @@ class PackPlan {
     // empty, each `group_rows` consecutive rows have similar costs.
     std::vector<double> span_costs = {};
     std::int64_t group_rows = 1;
+    // The file that keeps the numbers of rows, see window_ends_file.hpp; empty
+    // for none.
+    std::string counts_path = {};
   };
 
   // The spans of some rows: row i has the spans from offsets[i] to
@@ -52,7 +57,8 @@ class PackPlan {
     std::vector<std::int64_t> ends;
   };
 
-  // Reads all lengths once, which must not change later.
+  // Reads all lengths once, which must not change later.  Ignores a file of
+  // counts that cannot be used.
   // Fails with kInvalidArgument if an option or a length is out of range.
   static Result<std::unique_ptr<PackPlan>> of(DocumentLengths lengths,
                                               const Options& options);
@@ -62,7 +68,8 @@ class PackPlan {
 
   // Returns the first row of an epoch, counted through all epochs, or the
   // number of rows if epoch is the number of epochs.  Counts the rows of all
-  // earlier windows in several threads.
+  // earlier windows in several threads, and keeps them in the file if there is
+  // one and it can be written.
   // Fails with kOutOfRange if there is no such epoch.
   [[nodiscard]] Result<std::int64_t> first_row(std::int64_t epoch) const
       EXCLUDES(mutex_);
@@ -105,13 +112,19 @@ class PackPlan {
   [[nodiscard]] Result<Place> locate(std::int64_t row) const EXCLUDES(mutex_);
   // Counts the rows of at least the first `windows` windows.
   Status count_windows(std::int64_t windows) const EXCLUDES(mutex_);
+  // Returns the key of the file of counts.
+  [[nodiscard]] std::uint64_t counts_key() const noexcept;
   // Returns a window, from the cache if it is there.
   [[nodiscard]] Result<Window> window_at(std::int64_t number) const
       EXCLUDES(mutex_);
   // Packs a window whose first row is known.
   [[nodiscard]] Result<Window> pack(std::int64_t number,
                                     std::int64_t first_row) const;
-  [[nodiscard]] double cost_of(std::span<const PackedWindow::Span> row) const;
+  // Returns the costs of all rows of a window.
+  [[nodiscard]] std::vector<double> costs_of(const PackedWindow& window) const;
+  // Balances the cheapest rows, at least a group.  Most of the rows that are
+  // not full are among them.
+  void balance_cheapest(PackedWindow& window) const;
   // Appends the numbers of rows of consecutive windows.
   Status add_counts(std::int64_t first_window,
                     std::span<const std::int64_t> counts) const

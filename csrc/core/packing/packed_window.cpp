@@ -181,19 +181,37 @@ Result<std::int64_t> PackedWindow::count_rows(const PackRule& rule,
       gristmill::count_rows(rule.method, rule.capacity, pieces));
 }
 
+void PackedWindow::replace(std::span<const std::uint32_t> numbers,
+                           std::span<const std::vector<Span>> rows) {
+  std::vector<std::span<const Span>> all;
+  all.reserve(num_rows());
+  for (std::size_t i = 0; i < num_rows(); ++i) all.push_back(row(i));
+  for (std::size_t i = 0; i < numbers.size(); ++i) all[numbers[i]] = rows[i];
+  *this = concatenate(all);
+}
+
 void PackedWindow::reorder(std::span<const std::uint32_t> order) {
-  PackedWindow ordered;
-  ordered.spans_.reserve(spans_.size());
-  ordered.row_begins_.reserve(row_begins_.size());
-  for (const auto number : order) {
-    ordered.row_begins_.push_back(
-        static_cast<std::uint32_t>(ordered.spans_.size()));
-    const auto spans = row(number);
-    ordered.spans_.insert(ordered.spans_.end(), spans.begin(), spans.end());
+  std::vector<std::span<const Span>> all;
+  all.reserve(num_rows());
+  for (const auto number : order) all.push_back(row(number));
+  *this = concatenate(all);
+}
+
+PackedWindow PackedWindow::concatenate(
+    std::span<const std::span<const Span>> rows) {
+  PackedWindow window;
+  std::size_t num_spans = 0;
+  for (const auto& row : rows) num_spans += row.size();
+  window.spans_.reserve(num_spans);
+  window.row_begins_.reserve(rows.size() + 1);
+  for (const auto& row : rows) {
+    window.row_begins_.push_back(
+        static_cast<std::uint32_t>(window.spans_.size()));
+    window.spans_.insert(window.spans_.end(), row.begin(), row.end());
   }
-  ordered.row_begins_.push_back(
-      static_cast<std::uint32_t>(ordered.spans_.size()));
-  *this = std::move(ordered);
+  window.row_begins_.push_back(
+      static_cast<std::uint32_t>(window.spans_.size()));
+  return window;
 }
 
 }  // namespace gristmill

@@ -64,10 +64,17 @@ class PackedWindow {
         row_begins_[number], row_begins_[number + 1] - row_begins_[number]);
   }
 
+  // Replaces the spans of row numbers[i] by rows[i].
+  // REQUIRES: `numbers` has different rows; there is one of `rows` for each.
+  void replace(std::span<const std::uint32_t> numbers,
+               std::span<const std::vector<Span>> rows);
+
   // Puts row order[i] at i.  REQUIRES: `order` is a permutation of the rows.
   void reorder(std::span<const std::uint32_t> order);
 
  private:
+  static PackedWindow concatenate(std::span<const std::span<const Span>> rows);
+
   // The spans of row r are those from row_begins_[r] to row_begins_[r + 1].
   std::vector<Span> spans_;
   std::vector<std::uint32_t> row_begins_;

@@ -9,9 +9,7 @@
 #include "core/packing/random_order.hpp"
 
 namespace gristmill {
-namespace {
 
-// Returns the rows, the most expensive first.
 std::vector<std::uint32_t> sort_by_cost(std::span<const double> costs) {
   std::vector<std::uint32_t> rows(costs.size());
   std::iota(rows.begin(), rows.end(), 0);
@@ -19,8 +17,6 @@ std::vector<std::uint32_t> sort_by_cost(std::span<const double> costs) {
                            [&](std::uint32_t row) { return costs[row]; });
   return rows;
 }
-
-}  // namespace
 
 std::vector<std::uint32_t> group_rows_by_cost(std::span<const double> costs,
                                               std::int64_t first_row,

@@ -13,6 +13,11 @@
 
 namespace gristmill {
 
+// Returns the rows, the most expensive first, equally expensive ones in their
+// order.
+// REQUIRES: there are at most 2**31 costs, none of them NaN.
+std::vector<std::uint32_t> sort_by_cost(std::span<const double> costs);
+
 // Returns an order of rows in which each group has rows of similar costs.
 //
 // Groups of `group_rows` consecutive rows are counted through all windows, and

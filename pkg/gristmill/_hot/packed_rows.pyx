@@ -16,6 +16,12 @@ import numpy as np
 cnp.import_array()
 
 
+cdef inline bint _is_scalar(object leaf):
+    if cnp.PyArray_CheckExact(leaf):
+        return cnp.PyArray_NDIM(<cnp.ndarray>leaf) == 0
+    return np.ndim(leaf) == 0
+
+
 cdef class RowWriter:
     """Makes rows of spans of documents."""
 
@@ -90,7 +96,13 @@ cdef class RowWriter:
             for i in range(len(leaves)):
                 leaf = <object>PyList_GET_ITEM(leaves, i)
                 length = length_of(leaf, layout.names[i])
-                if length != lengths[s] or not np.ndim(leaf):
+                if _is_scalar(leaf):
+                    raise ValueError(
+                        f"{layout.names[i]} of a document must be an array, got"
+                        f" {leaf!r}. Remove it from length_struct, or make it an array"
+                        " in a map before packing."
+                    )
+                if length != lengths[s]:
                     raise mismatch(s, layout.names[i], length)
                 if s == first:
                     shape = (1, self._length)

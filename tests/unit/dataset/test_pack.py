@@ -17,6 +17,7 @@ from support.row_reference import fills_of, pieces_of, row_of
 
 METHODS = ("best_fit", "first_fit", "longest_first", "split")
 ASK = g.ReadOptions(0, 0)
+NO_WORKERS = g.MultiprocessingOptions(num_workers=0)
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=60).filter(any)
 
 
@@ -99,10 +100,11 @@ def test_rows_match_reference_and_have_each_token_once(
     cost=st.sampled_from([None, "tokens", "attention", np.sqrt]),
     ranks=st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=5),
     seed=st.sampled_from([None, 3]),
+    streams=st.sampled_from([None, 1, 3]),
     data=st.data(),
 )
 def test_ranks_that_change_deliver_each_global_batch_once(
-    lengths, global_batch_size, cost, ranks, seed, data
+    lengths, global_batch_size, cost, ranks, seed, streams, data
 ):
     rows = packed(
         lengths,
@@ -116,22 +118,23 @@ def test_ranks_that_change_deliver_each_global_batch_once(
     found: list[Any] = []
     state = None
     for count in ranks:
-        stop = data.draw(st.integers(len(found) // global_batch_size, steps))
-        taken = []
+        start = len(found) // global_batch_size
+        stop = data.draw(st.integers(start, steps))
+        parts, states = [], set()
         for rank in range(count):
             own = rows.deal(ShardOptions(rank, count)).map(lambda row: row["tokens"])
-            iterator = iter(own.batch(global_batch_size // count).to_iter_dataset(ASK))
+            batches = own.batch(global_batch_size // count).to_iter_dataset(ASK)
+            if streams is not None:
+                batches = batches.mp_prefetch(NO_WORKERS, streams=streams)
+            iterator = iter(batches)
             if state is not None:
                 iterator.set_state(json.loads(state))
-            batches = [
-                next(iterator).tolist()
-                for _ in range(len(found) // global_batch_size, stop)
-            ]
-            taken.append((batches, json.dumps(iterator.get_state())))
-        states = {state for _, state in taken}
-        assert states == {json.dumps({"next_index": stop})}
+            parts.append([next(iterator).tolist() for _ in range(start, stop)])
+            states.add(json.dumps(iterator.get_state()))
         (state,) = states
-        for step in zip(*(batches for batches, _ in taken), strict=True):
+        if streams is None:
+            assert json.loads(state) == {"next_index": stop}
+        for step in zip(*parts, strict=True):
             found += [row for part in step for row in part]
     # Within a global batch, ranks may have rows in any order.
     for first in range(0, len(found), global_batch_size):

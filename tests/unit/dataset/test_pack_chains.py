@@ -199,6 +199,44 @@ def test_ids_of_dealt_rows_pass_through_maps():
     assert own.ids(state)[0].tolist() == expected
 
 
+@pytest.mark.multiprocess
+def test_workers_and_ranks_may_change_together():
+    ds = rows(cost="attention", global_batch_size=8)
+    found: list[Any] = []
+    state = None
+    for ranks, workers, stop in ((2, 2, 3), (4, 1, 5), (1, 0, 6)):
+        parts, states = [], []
+        for rank in range(ranks):
+            batches = ds.deal(ShardOptions(rank, ranks)).batch(8 // ranks)
+            options = g.MultiprocessingOptions(num_workers=workers)
+            stream = batches.to_iter_dataset(ASK).mp_prefetch(options, streams=1)
+            iterator = iter(stream)
+            if state is not None:
+                iterator.set_state(state)
+            parts += [next(iterator)["tokens"] for _ in range(len(found), stop)]
+            states.append(iterator.get_state())
+            iterator.close()
+        state = states[0]
+        assert all(each == state for each in states)
+        steps = stop - len(found)
+        found += [np.concatenate(parts[step::steps]) for step in range(steps)]
+    for step, batch in enumerate(found):
+        expected = [row["tokens"].tolist() for row in ds[8 * step : 8 * step + 8]]
+        assert sorted(batch.tolist()) == sorted(expected)
+
+
+def test_data_loader_rejects_states_of_other_lengths():
+    def loader(ds: Any) -> Any:
+        sampler = g.SequentialSampler(100, g.NoSharding())
+        return iter(g.DataLoader(data_source=ds, sampler=sampler))
+
+    state = loader(rows()).get_state()
+    loader(rows()).set_state(state)
+    shorter = source([x[:9] for x in DOCUMENTS]).pack(16, LENGTHS.clip(max=9), seed=5)
+    with pytest.raises(ValueError, match="hash_of_lengths"):
+        loader(shorter).set_state(state)
+
+
 def test_document_of_another_length_raises():
     ds = source([*DOCUMENTS[:4], DOCUMENTS[4][:-1]])
     found = ds.pack(64, LENGTHS[:5])
@@ -253,11 +291,31 @@ def test_wrong_place_in_a_chain_raises():
         source().pack_counts()
     with pytest.raises(KeyError, match=r"keys \['text'\]"):
         source().pack({"text": 16}, LENGTHS)[0]
+    with pytest.raises(ValueError, match="of a document must be an array, got 1"):
+        source([1.0]).pack(8, [1])[0]
     with pytest.raises(ValueError, match="cu_seqlens must be at least 5, got 2"):
         source([np.ones(2)] * 3).pack(8, [2, 2, 2], cu_seqlens=2)[0]
 
 
+def test_counts_path_keeps_the_number_of_rows(tmp_path):
+    path = tmp_path / "counts" / "rows"
+    expected = len(rows())
+    for _ in range(2):
+        assert len(rows(counts_path=path)) == expected
+        assert path.is_file()
+    ds = rows(counts_path=path, num_epochs=2)  # Another plan replaces the file.
+    assert_same(ds, rows(num_epochs=2))
+    assert_same(rows(counts_path=str(path)), rows())
+
+
+def test_lengths_that_change_later_have_no_effect():
+    lengths = LENGTHS.copy()
+    ds = source().pack(16, lengths, seed=5, window=100)
+    lengths[:] = 7
+    assert_same(ds, rows())
+
+
 def test_no_documents_make_no_rows():
-    assert len(source([]).pack(16, np.empty(0, int))) == 0
+    assert len(source([]).pack(16, [])) == 0
     assert len(source([np.ones(0)]).pack(16, [0])) == 0
     assert list(source([np.ones(20)]).pack(16, [20], long_documents="drop")) == []

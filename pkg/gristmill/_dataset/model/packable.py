@@ -30,12 +30,13 @@ class Packing(TypedDict, total=False):
     num_epochs: int
     cost: Literal["tokens", "attention"] | Callable[[Int64Array], npt.ArrayLike] | None
     global_batch_size: int | None
+    counts_path: str | os.PathLike[str] | None
     padding_struct: Any
     cu_seqlens: int | None
 
 
 class PackCounts(NamedTuple):
-    """What the packed rows of all epochs contain.
+    """The numbers of packed rows and their tokens, of all epochs together.
 
     Attributes:
         rows: The number of rows.
@@ -109,9 +110,10 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 - long_documents: Whether documents longer than a row are "cut" into
                   rows and a rest (by default), or are "drop"ped.
                 - window: The most documents that are packed together, by default
-                  65,536.
+                  262,144.
                 - seed: Shuffles documents and rows, in each epoch differently; an int
-                  in [0, 2**32).  None, the default, keeps their order.
+                  in [0, 2**32).  None, the default, keeps their order.  A `shuffle`
+                  after this is slow: it visits another window with each row.
                 - num_epochs: The number of times to pack all documents, by default 1.
                   `repeat` would return the same rows again.
                 - cost: What a segment of each length costs: "tokens" (its length),
@@ -120,6 +122,10 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                   rank rows of nearly the same total cost.
                 - global_batch_size: The number of rows that all ranks together take in
                   a step, for `cost` and `deal`.
+                - counts_path: A file that keeps the numbers of rows.  Without it, each
+                  process that needs the length of the dataset plans all documents,
+                  which takes seconds for 10**8 of them.  A file of another plan is
+                  replaced.
                 - padding_struct: The value of unused cells, or a dict of it; None, also
                   for single features, for zeros.
                 - cu_seqlens: The number of entries of ``k_cu_seqlens``, int32, for
@@ -175,7 +181,7 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
         return build("MapDataset.deal", self, shard_options)
 
     def pack_counts(self) -> PackCounts:
-        """Return what the rows of `pack`, before this dataset, contain.
+        """Count the rows of `pack`, before this dataset, and their tokens.
 
         Only the lengths of documents are read.
 

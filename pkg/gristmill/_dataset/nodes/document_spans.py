@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from gristmill import monitoring
 from gristmill._base.argument_checks import kind
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import indices_from
@@ -19,7 +21,7 @@ Lengths: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 class Spans(NamedTuple):
-    """The parts of documents that rows are made of.
+    """The parts of documents in some rows.
 
     Attributes:
         offsets: int64, shape ``(k + 1,)``: row i has the spans
@@ -62,7 +64,12 @@ class TokenRecords:
     def read(self, spans: Spans) -> list[Any]:
         """Return the tokens of each span; only these are read."""
         keys = self._keys(spans.documents)
-        return self.source.read_spans(keys, spans.begins, spans.ends)
+        start_ns = time.perf_counter_ns()
+        parts = self.source.read_spans(keys, spans.begins, spans.ends)
+        if monitoring.is_on():
+            duration_ns = time.perf_counter_ns() - start_ns
+            monitoring.record_read(type(self.source).__name__, parts, duration_ns)
+        return parts
 
     def _keys(self, documents: Int64Array) -> Int64Array:
         """Return the record of each document, in epoch 0."""
@@ -72,7 +79,7 @@ class TokenRecords:
 
 
 def token_records_of(dataset: MapDataset[Any]) -> TokenRecords | None:
-    """Return the records that are a dataset's elements; None if there is no source."""
+    """Return a dataset's documents, if they are records of a token source, or None."""
     order = dataset if isinstance(dataset, IndexMapDataset) else None
     base = dataset if order is None else order.base
     if type(base) is not SourceMapDataset:
@@ -113,6 +120,8 @@ def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths
 def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
     """Return lengths as an array of int32 or int64."""
     array = np.asarray(lengths)
+    if array.shape == (0,):
+        array = np.empty(0, np.int64)  # NumPy's dtype of an empty list is float64.
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError(
             "lengths must be an array of ints of shape (n,), got"
@@ -123,9 +132,11 @@ def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
             f"lengths must have one length for each of the {count} documents, got"
             f" {len(array)}. Pass the lengths of this dataset."
         )
-    if array.dtype in (np.int32, np.int64):
-        return array
-    return array.astype(np.int32 if array.dtype.itemsize < 4 else np.int64)
+    # The plan needs lengths that never change.
+    copies: Any = True if array.flags.writeable else None
+    if array.dtype.itemsize < 4 or array.dtype == np.int32:
+        return np.array(array, np.int32, order="C", copy=copies)
+    return np.array(array, np.int64, order="C", copy=copies)
 
 
 def _check_equal(given: Lengths, known: Lengths) -> None:

@@ -1,12 +1,13 @@
-"""Rows of documents of known lengths, as a plan distributes them.
+"""Rows of documents whose lengths are given.
 
-The plan (`_core.PackPlan`) is arithmetic, so a row has an index: any worker, stream
-and rank can make it from the lengths alone.
+A plan (`_core.PackPlan`) assigns documents to rows from their lengths alone.  So a row
+has an index, and any worker, stream and rank can make it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
@@ -37,13 +38,14 @@ from gristmill._hot.packed_rows import RowWriter
 # "tokens", "attention", or a function of an array of lengths.
 CostOfLengths: TypeAlias = str | Callable[[Int64Array], npt.ArrayLike]
 
+MAX_LENGTH = 1 << 24  # The most tokens in a row of a `_core.PackPlan`.
 # The name of the tokens in a row if documents are arrays, not dicts.
 TOKENS = "tokens"
 
 
 @builds("MapDataset.pack")
 class PackMapDataset(BlockMapDataset[Any]):
-    """Rows of documents of known lengths; see `MapDataset.pack`.
+    """Rows of documents whose lengths are given; see `MapDataset.pack`.
 
     Attributes:
         plan: The rows and their documents.
@@ -51,7 +53,14 @@ class PackMapDataset(BlockMapDataset[Any]):
 
     _KIND = "batch"
     _SLICEABLE = True
-    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("length_struct", "method", "num_epochs")
+    # Data loaders compare this text with that of the state they resume.
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = (
+        "length_struct",
+        "method",
+        "seed",
+        "num_epochs",
+        "hash_of_lengths",
+    )
 
     def __init__(  # noqa: PLR0913 (the arguments of `pack`)
         self,
@@ -61,11 +70,12 @@ class PackMapDataset(BlockMapDataset[Any]):
         *,
         method: str = "best_fit",
         long_documents: str = "cut",
-        window: int = 1 << 16,
+        window: int = 1 << 18,
         seed: int | None = None,
         num_epochs: int = 1,
         cost: CostOfLengths | None = None,
         global_batch_size: int | None = None,
+        counts_path: str | os.PathLike[str] | None = None,
         padding_struct: Any = None,
         cu_seqlens: int | None = None,
     ) -> None:
@@ -75,6 +85,7 @@ class PackMapDataset(BlockMapDataset[Any]):
         self._has_draws = _has_draws(parent)
         self._length_struct = length_struct
         self._method = method
+        self._seed = seed
         self._drops_long = long_documents == "drop"
         self._num_epochs = at_least(1, num_epochs, "num_epochs")
         self._layout = planned_layout(length_struct, padding_struct, cu_seqlens)
@@ -98,7 +109,9 @@ class PackMapDataset(BlockMapDataset[Any]):
             num_epochs=self._num_epochs,
             span_costs=span_costs,
             group_rows=global_batch_size or 1,
+            counts_path="" if counts_path is None else os.fspath(counts_path),
         )
+        self._hash_of_lengths = f"{self.plan.totals['hash']:016x}"
         self._has_costs = span_costs is not None
         self.global_batch_size = global_batch_size
         self._update_from_parents()
@@ -112,7 +125,7 @@ class PackMapDataset(BlockMapDataset[Any]):
 
     @property
     def _counts(self) -> PackCounts:
-        """What the rows contain; see `pack_counts`."""
+        """The numbers of rows and tokens; see `pack_counts`."""
         totals, epochs = self.plan.totals, self._num_epochs
         drops = self._drops_long
         dropped = totals["long_tokens"] * epochs if drops else 0
@@ -132,7 +145,7 @@ class PackMapDataset(BlockMapDataset[Any]):
         return self.plan.costs(rows) if self._has_costs else np.ones(len(rows))
 
     def spans(self, rows: Int64Array) -> Spans:
-        """Return the parts of documents that rows in [0, len) are made of."""
+        """Return the spans of rows in [0, len)."""
         return Spans(*self.plan.rows(rows))
 
     def locate(self, indices: Indices) -> tuple[Spans, Indices]:
@@ -227,7 +240,10 @@ def planned_layout(
         )
     main = next(iter(struct))
     for name, length in struct.items():
-        at_least(1, length, f"length_struct[{name!r}]")
+        if at_least(1, length, f"length_struct[{name!r}]") > MAX_LENGTH:
+            raise ValueError(
+                f"length_struct[{name!r}] must be at most {MAX_LENGTH}, got {length}."
+            )
         if length != struct[main]:
             raise ValueError(
                 "All features of length_struct must have the same length, because one"
@@ -238,7 +254,7 @@ def planned_layout(
     if cu_seqlens is not None:
         at_least(2, cu_seqlens, "cu_seqlens")
         extras += [f"{main}_cu_seqlens", f"{main}_max_seqlen"]
-    # Features that are not packed, but of which each row has a value.
+    # These are not packed; the writer of rows adds a value for each.
     layout = pack_layout(
         struct, rows=1, best_fit=False, meta_features=extras, paddings=paddings
     )

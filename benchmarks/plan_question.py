@@ -1,0 +1,40 @@
+"""Lengths of documents, and OLMo-core's packer, for the questions about plans."""
+
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+DOCUMENTS = 200_000
+CAPACITIES = (2048, 8192)
+SIGMA = 1.2
+
+
+def lengths(documents: int, mean: float = 800) -> np.ndarray:
+    """Returns log-normal numbers of tokens, int32 of shape (documents,)."""
+    rng = np.random.default_rng(0)
+    drawn = rng.lognormal(np.log(mean) - SIGMA**2 / 2, SIGMA, documents)
+    return np.maximum(drawn, 1).astype(np.int32)
+
+
+def pieces(capacity: int) -> np.ndarray:
+    """Returns the lengths of documents that are cut where a row would be full."""
+    whole = lengths(DOCUMENTS)
+    rests = whole % capacity
+    full = np.full(np.sum(whole // capacity), capacity, np.int32)
+    return np.concatenate([rests[rests > 0], full])
+
+
+def olmo_core_packer(capacity: int) -> Any:
+    """Returns an empty packer of OLMo-core, the optimized best-fit decreasing one."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests"))
+    from support import extras
+
+    return extras.olmo_core("utils").InstancePacker(capacity)
+
+
+def spans(of: np.ndarray) -> np.ndarray:
+    """Returns the begins and ends of pieces, as OLMo-core's packer needs them."""
+    ends = np.cumsum(of, dtype=np.int64)
+    return np.stack([ends - of, ends], axis=1)

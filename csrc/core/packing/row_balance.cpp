@@ -1,0 +1,97 @@
+#include "core/packing/row_balance.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+using Span = PackedWindow::Span;
+
+// More moves than this per row hardly decrease the costs.
+constexpr std::size_t kMaxMovesPerRow = 16;
+
+// Rows with their costs and rooms, each in ascending order.
+class Balance {
+ public:
+  Balance(std::uint32_t capacity, std::span<const double> span_costs,
+          std::span<std::vector<Span>> rows)
+      : span_costs_(span_costs), rows_(rows) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      auto room = capacity;
+      for (const auto& span : rows[row]) room -= span.length;
+      by_cost_.emplace(cost_of_row(rows[row], span_costs), row);
+      by_room_.emplace(room, row);
+      rooms_.push_back(room);
+    }
+  }
+
+  // Moves a span of the most expensive row, or removes it from the rows that
+  // may give a span.  Returns false if there are no such rows.
+  bool move_one() {
+    if (by_cost_.empty()) return false;
+    const auto [from_cost, from] = *by_cost_.rbegin();
+    auto most_room = by_room_.rbegin();
+    if (most_room->second == from) ++most_room;
+    const auto to = most_room->second;
+    const auto to_cost = cost_of_row(rows_[to], span_costs_);
+    auto least = from_cost;
+    auto moved = rows_[from].end();
+    for (auto span = rows_[from].begin(); span != rows_[from].end(); ++span) {
+      if (span->length > rooms_[to]) continue;
+      const auto cost = span_costs_[span->length];
+      const auto greatest = std::max(from_cost - cost, to_cost + cost);
+      if (greatest >= least) continue;
+      least = greatest;
+      moved = span;
+    }
+    if (moved == rows_[from].end()) {
+      by_cost_.erase({from_cost, from});
+      return true;
+    }
+    forget(from);
+    forget(to);
+    rooms_[from] += moved->length;
+    rooms_[to] -= moved->length;
+    rows_[to].push_back(*moved);
+    rows_[from].erase(moved);
+    enter(from);
+    enter(to);
+    return true;
+  }
+
+ private:
+  void forget(std::size_t row) {
+    by_cost_.erase({cost_of_row(rows_[row], span_costs_), row});
+    by_room_.erase({rooms_[row], row});
+  }
+  void enter(std::size_t row) {
+    std::ranges::sort(rows_[row], {}, [](const Span& span) {
+      return std::tuple(span.offset, span.begin);
+    });
+    by_cost_.emplace(cost_of_row(rows_[row], span_costs_), row);
+    by_room_.emplace(rooms_[row], row);
+  }
+
+  std::span<const double> span_costs_;
+  std::span<std::vector<Span>> rows_;
+  std::set<std::pair<double, std::size_t>> by_cost_;  // That may give a span.
+  std::set<std::pair<std::uint32_t, std::size_t>> by_room_;
+  std::vector<std::uint32_t> rooms_;
+};
+
+}  // namespace
+
+void balance_rows(std::uint32_t capacity, std::span<const double> span_costs,
+                  std::span<std::vector<Span>> rows) {
+  if (rows.size() < 2) return;
+  Balance balance(capacity, span_costs, rows);
+  for (auto left = kMaxMovesPerRow * rows.size(); left > 0; --left) {
+    if (!balance.move_one()) return;
+  }
+}
+
+}  // namespace gristmill

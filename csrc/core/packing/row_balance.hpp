@@ -1,0 +1,30 @@
+// Moves documents between rows, so that the rows have similar costs.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/packing/packed_window.hpp"
+
+namespace gristmill {
+
+// Returns the sum of the costs of the spans of a row.  `span_costs` has the
+// cost of each length.
+inline double cost_of_row(std::span<const PackedWindow::Span> row,
+                          std::span<const double> span_costs) {
+  double cost = 0;
+  for (const auto& span : row) cost += span_costs[span.length];
+  return cost;
+}
+
+// Moves spans one by one from the most expensive row to the one with the most
+// room, if this decreases the greatest cost of the two; otherwise from the next
+// row.  Spans stay in the order of the documents, and no row becomes empty.
+// REQUIRES: every row has at least one span and at most `capacity` tokens.
+void balance_rows(std::uint32_t capacity, std::span<const double> span_costs,
+                  std::span<std::vector<PackedWindow::Span>> rows);
+
+}  // namespace gristmill
