@@ -26,7 +26,8 @@ python_function smem streaming_split
 """.split()
 # Names with a part that code adds, commits, and names in other packages.
 MADE = re.compile(
-    r"(ray_)?gristmill_\w+|ray_|k_(positions|segment_ids|loss_mask|cu_seqlens|max_seqlen)|GRISTMTF|tar1|[0-9a-f]{7}"
+    r"(ray_)?gristmill_\w+|ray_|GRISTMTF|tar1|[0-9a-f]{7}"
+    r"|k_(positions|segment_ids|loss_mask|cu_seqlens|max_seqlen)"
     r"|(daemon|kernel|pyarrow|tf)\.[\w.]+|torch\."
 )
 # Examples, files of users and files that are written, and files of other packages.

@@ -308,6 +308,13 @@ def test_counts_path_keeps_the_number_of_rows(tmp_path):
     assert_same(rows(counts_path=str(path)), rows())
 
 
+def test_lengths_that_change_later_have_no_effect():
+    lengths = LENGTHS.copy()
+    ds = source().pack(16, lengths, seed=5, window=100)
+    lengths[:] = 7
+    assert_same(ds, rows())
+
+
 def test_no_documents_make_no_rows():
     assert len(source([]).pack(16, [])) == 0
     assert len(source([np.ones(0)]).pack(16, [0])) == 0

@@ -132,9 +132,11 @@ def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
             f"lengths must have one length for each of the {count} documents, got"
             f" {len(array)}. Pass the lengths of this dataset."
         )
+    # The plan needs lengths that never change.
+    copies: Any = True if array.flags.writeable else None
     if array.dtype.itemsize < 4 or array.dtype == np.int32:
-        return np.ascontiguousarray(array, np.int32)
-    return np.ascontiguousarray(array, np.int64)
+        return np.array(array, np.int32, order="C", copy=copies)
+    return np.array(array, np.int64, order="C", copy=copies)
 
 
 def _check_equal(given: Lengths, known: Lengths) -> None:
