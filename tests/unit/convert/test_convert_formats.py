@@ -245,3 +245,27 @@ def test_examples_match_protobuf(integers, floats, texts, name):
         "f" + name: ("float", floats),
         "b" + name: ("bytes", texts),
     }
+
+
+def test_lines_and_compressed_lines_are_records(tmp_path):
+    text = b'{"a": 1}\r\n\n \n[2]\nlast'
+    (tmp_path / "plain.txt").write_bytes(text)
+    (tmp_path / "gzip.txt").write_bytes(
+        gzip.compress(text[:4]) + gzip.compress(text[4:])
+    )
+    (tmp_path / "zstd.txt").write_bytes(pa.Codec("zstd").compress(text, asbytes=True))
+    for name in "plain", "gzip", "zstd":
+        path = tmp_path / f"{name}.txt"
+        done = run("convert", path, tmp_path / name, "--from", "lines")
+        assert done.status == 0, done.err
+        found = read_array_record(tmp_path / f"{name}.array_record")
+        assert found == [b'{"a": 1}', b"[2]", b"last"]
+
+
+def test_truncated_zstd_is_named(tmp_path):
+    path = tmp_path / "in.jsonl.zst"
+    content = pa.Codec("zstd").compress(b'{"a": 1}\n' * 1000, asbytes=True)
+    path.write_bytes(content[:-5])
+    done = run("convert", path, tmp_path / "x")
+    assert done.status == 1
+    assert done.err == f"gristmill: {path}: Truncated compressed stream.\n"

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,7 +127,9 @@ def inputs_of_each_kind(folder, texts):
     (folder / "a.jsonl.gz").write_bytes(
         gzip.compress(lines[:200]) + gzip.compress(lines[200:])
     )
-    (folder / "a.jsonl.zst").write_bytes(zstandard.compress(lines))
+    (folder / "a.jsonl.zst").write_bytes(
+        pyarrow.Codec("zstd").compress(lines, asbytes=True)
+    )
     records = lines.splitlines()
     write_array_record(folder / "json.array_record", records)
     write_array_record(folder / "text.array_record", [t.encode() for t in texts])
