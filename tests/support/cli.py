@@ -46,9 +46,10 @@ def start(*arguments, **options):
     )
 
 
-def limit_files(size):
-    """Limit the size of files that this process and its children write."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+def limit_files(process, size):
+    """Limit the size of files that a process and its later children write."""
+    limits = (size, resource.RLIM_INFINITY)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
 
 
 def write_tf_record(path, records, compression=""):

@@ -2,7 +2,6 @@
 
 import io
 import sys
-from functools import partial
 
 import pytest
 import zstandard
@@ -96,7 +95,8 @@ def test_wrong_files_are_named(tmp_path):
 def test_full_disk_leaves_no_partial_file(tmp_path):
     path = write_tf_record(tmp_path / "in.tfrecord", sample(2000, most=1000))
     arguments = ("convert", path, tmp_path / "x", "--compression", "none")
-    process = start(*arguments, preexec_fn=partial(limit_files, 300_000))
+    process = start(*arguments)
+    limit_files(process, 300_000)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "File too large" in err

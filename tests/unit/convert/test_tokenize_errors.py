@@ -2,7 +2,6 @@
 
 import json
 import sys
-from functools import partial
 
 import pyarrow
 import pyarrow.parquet
@@ -172,7 +171,8 @@ def test_missing_library_is_named(tmp_path, tokenizer, monkeypatch):
 def test_full_disk_is_named_and_resumes(tmp_path, tokenizer):
     path = write_lines(tmp_path / "in.jsonl", documents(2000))
     arguments = ("tokenize", path, tmp_path / "x", "--tokenizer", tokenizer)
-    process = start(*arguments, preexec_fn=partial(limit_files, 50_000))
+    process = start(*arguments)
+    limit_files(process, 50_000)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert f"{tmp_path}/.x.piece-000000: File too large." in err

@@ -220,7 +220,7 @@ def test_totals_count_long_and_empty_documents() -> None:
         "hash": plan.totals["hash"],
     }
     assert plan.num_rows == 2
-    same = _core.PackPlan(np.array([0, 5, 11, 10, 30], np.int32), 99)
+    same = _core.PackPlan(np.array([0, 5, 11, 10, 30]), 99)
     assert same.totals["hash"] == plan.totals["hash"]
     other = _core.PackPlan(np.array([0, 5, 11, 30, 10]), 10)
     assert other.totals["hash"] != plan.totals["hash"]

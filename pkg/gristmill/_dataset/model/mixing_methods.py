@@ -74,6 +74,9 @@ class MixesMapDatasets(abc.ABCMeta):
             ValueError: A weight, length or number of epochs is invalid or missing.
             TypeError: An argument has the wrong type.
 
+        Returns:
+            The mixture.  Its element k depends only on k.
+
         Example:
             >>> parts = [gristmill.MapDataset.range(n, n + 5) for n in (0, 10)]
             >>> list(gristmill.MapDataset.mix(parts, [2, 1]))
@@ -116,6 +119,9 @@ class MixesIterDatasets(abc.ABCMeta):
         Raises:
             ValueError: A weight or number of epochs is invalid.
             TypeError: An argument has the wrong type.
+
+        Returns:
+            The mixture.
 
         Example:
             >>> short = gristmill.MapDataset.source([[1], [2], [3]]).to_iter_dataset()
