@@ -146,7 +146,7 @@ def test_page_lists_packages_needed_to_build(text):
         if words[:2] == ["sudo", "apt-get"]
     )
     known = (ROOT / ".ci" / "system-packages").read_text()
-    named = re.findall(r"(?:packages |h:)(g\+\+|lib\w+-dev|python3-\w+)", known)
+    named = re.findall(r"(?:packages |h:)(g\+\+|z?lib\w+-dev|python3-\w+)", known)
     assert sorted(packages) == sorted({*named})
 
 
