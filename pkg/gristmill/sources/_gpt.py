@@ -228,12 +228,11 @@ class GPTDataSource(RowSource[Sample]):
         fields: Sample = {"tokens": tokens, "labels": labels}
         loss_mask = np.ones(length, np.float32)
         positions = np.arange(length)
-        after_eod = None
+        after_eod = np.zeros(length, np.bool_)
         if self._eod_id is not None:
             is_eod = tokens == self._eod_id
             if self._flags["eod_mask_loss"]:
                 loss_mask[is_eod] = 0
-            after_eod = np.zeros(length, np.bool_)
             after_eod[1:] = is_eod[:-1]
         if self._flags["create_attention_mask"]:
             mask = np.triu(np.ones((length, length), np.bool_), 1)
