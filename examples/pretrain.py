@@ -41,21 +41,25 @@ Batch = dict[str, np.ndarray]
 # The data: two files of token ids.
 
 
-def documents() -> dict[str, list[str]]:
-    """Return functions and classes of the standard library, and its docstrings."""
+def documents(limit: int) -> dict[str, list[str]]:
+    """Return up to `limit` functions and classes, and as many docstrings."""
     texts: dict[str, list[str]] = {"code": [], "prose": []}
     for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py")):
         text = path.read_text(encoding="utf-8", errors="replace")
+        lines = text.splitlines(keepends=True)
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                texts["code"].append(ast.get_source_segment(text, node) or "")
-                texts["prose"].append(ast.get_docstring(node) or "")
-    return {name: [text for text in some if text] for name, some in texts.items()}
+                texts["code"].append("".join(lines[node.lineno - 1 : node.end_lineno]))
+                if docstring := ast.get_docstring(node):
+                    texts["prose"].append(docstring)
+        if all(len(some) >= limit for some in texts.values()):
+            break
+    return {name: some[:limit] for name, some in texts.items()}
 
 
 def write_tokens(folder: pathlib.Path, limit: int) -> dict[str, pathlib.Path]:
     """Tokenize up to `limit` documents of each source; return the paths by source."""
-    texts = {name: some[:limit] for name, some in documents().items()}
+    texts = documents(limit)
     every = [{"description": text} for some in texts.values() for text in some]
     tokenizer = train_tokenizer(folder / "tokenizer.json", every, VOCABULARY)
     tokenize = grain.transforms.Tokenize(tokenizer, suffix=[END], dtype=np.uint16)

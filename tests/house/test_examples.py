@@ -223,3 +223,20 @@ def test_maxtext_pipeline_checkpoints_as_json_without_orbax(
     assert json.loads((tmp_path / "1.json").read_text()) == {"next_index": 1}
     module.Checkpoints(tmp_path).restore(1, restored)
     assert list(restored) == [1, 2, 3, 4]
+
+
+def test_pretraining_has_equal_losses_on_other_ranks_and_frameworks(tmp_path):
+    picture = tmp_path / "losses.png"
+    losses = {}
+    for framework in ("jax", "torch"):
+        printed = run(
+            "pretrain.py",
+            *("--framework", framework, "--steps", 4, "--ranks", 4, 2),
+            *("--documents", 150, "--picture", picture),
+        )
+        assert "All 4 losses are equal.\n" in printed
+        assert picture.stat().st_size > 10_000
+        losses[framework] = [*map(float, re.findall(r"loss ([\d.]+)", printed))]
+    assert len(losses["jax"]) == 8
+    assert losses["jax"] == pytest.approx(losses["torch"], abs=2e-4)
+    assert losses["jax"][3] < losses["jax"][0]
