@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill import _core, errors, sources
 from gristmill._base.progress_bar import Progress
-from gristmill._base.types import Int64Array
 from gristmill._cli.file_formats import AnyFormat
 from gristmill._convert.errors import CommandError
 from gristmill._convert.finding import Format
@@ -29,11 +29,15 @@ from gristmill._convert.line_inputs import JsonLinesInput
 FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
 # The number of records to sample for sizes if the file has to be read to get them.
 SAMPLE_RECORDS = 20_000
+# The number of sizes to put into the histogram at once, to bound the memory.
+SIZES_AT_ONCE = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Statistics of record sizes, in bytes.  JSON output has fields of these names.
+    """Statistics of record sizes, in bytes, or of lengths of documents, in tokens.
+
+    JSON output has fields of these names.
 
     Attributes:
         counted: The number of records that were measured.
@@ -194,22 +198,25 @@ def _sample_sizes(file: _core.RecordReader) -> Sizes | None:
         return None  # The rest of the summary is still shown.
 
 
-def sizes_of(sizes: Int64Array, total: int) -> Sizes | None:
+def sizes_of(sizes: npt.NDArray[np.integer[Any]], total: int) -> Sizes | None:
     """Return statistics of `sizes`, a sample of `total` records; None if empty."""
     if not len(sizes):
         return None
-    exponents = np.ceil(np.log2(sizes + 1)).astype(np.int64)
-    least, most = int(exponents.min()), int(exponents.max())
-    counts = np.bincount(exponents, minlength=most + 1)
+    counts = np.zeros(65, np.int64)
+    for begin in range(0, len(sizes), SIZES_AT_ONCE):
+        _, exponents = np.frexp(sizes[begin : begin + SIZES_AT_ONCE].astype(np.float64))
+        counts += np.bincount(exponents, minlength=len(counts))
+    found = np.flatnonzero(counts).tolist()
+    all_sizes = int(sizes.sum(dtype=np.int64))
     return Sizes(
         counted=len(sizes),
         exact=len(sizes) == total,
-        total=int(sizes.sum()),
+        total=all_sizes,
         least=int(sizes.min()),
         median=int(np.median(sizes)),
-        mean=float(sizes.mean()),
+        mean=all_sizes / len(sizes),
         most=int(sizes.max()),
-        histogram=[(2**e, int(counts[e])) for e in range(least, most + 1)],
+        histogram=[(2**e, int(counts[e])) for e in range(found[0], found[-1] + 1)],
     )
 
 

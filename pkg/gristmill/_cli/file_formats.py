@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 from gristmill._convert import finding
@@ -45,11 +45,17 @@ def detect_format(path: str, choices: Sequence[finding.Format] = ()) -> AnyForma
     return finding.detect_format(path, choices)
 
 
-def group_by_format(folder: str) -> tuple[dict[AnyFormat, list[str]], list[str]]:
+def group_by_format(
+    folder: str, known: Collection[str] = ()
+) -> tuple[dict[AnyFormat, list[str]], list[str]]:
     """Return the files below a folder by format, and the files of unknown format.
 
     Contents are checked only if no file name implies a format: text files next to
     shards may look like JSON lines.
+
+    Args:
+        folder: The folder.
+        known: The paths of files to leave out.
 
     Raises:
         CommandError: The folder contains no files, or cannot be read.
@@ -58,6 +64,7 @@ def group_by_format(folder: str) -> tuple[dict[AnyFormat, list[str]], list[str]]
     if not names:
         raise CommandError(f"{folder}: this folder contains no files.")
     paths = [os.path.join(folder, name) for name in names]
+    paths = [path for path in paths if path not in known]
     paths_by_format: dict[AnyFormat, list[str]] = {}
     others = []
     any_name_implies_format = any(map(format_by_name, paths))

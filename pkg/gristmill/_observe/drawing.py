@@ -20,6 +20,7 @@ from gristmill._base.object_repr import printable
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe.kinds import is_long, kind_of, parents_of
 from gristmill._observe.meter import Measurement
+from gristmill._observe.token_facts import facts_of
 
 NO_ELEMENT_YET = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.
@@ -49,12 +50,21 @@ COLORS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Box:
-    """A node of a drawing; `spec` describes its elements in one or more lines."""
+    """A node of a drawing.
+
+    Attributes:
+        name: The node as text.
+        kind: What it does; see `COLORS`.
+        spec: Describes its elements, in one or more lines.
+        parents: The nodes that it reads.
+        facts: Its numbers of tokens, one a line; see `facts_of`.
+    """
 
     name: str
     kind: str
     spec: str
     parents: tuple[Box, ...]
+    facts: tuple[str, ...] = ()
 
 
 def draw(measurement: Measurement, folder: str | None) -> None:
@@ -84,7 +94,8 @@ def make_box(measurement: Measurement, number: int) -> Box:
         spec = (
             f"{_promised_spec(measurement.datasets[number])} {NO_ELEMENT_YET}".lstrip()
         )
-    return Box(meter.name, meter.kind, spec, parents)
+    facts = facts_of(measurement.datasets[number])
+    return Box(meter.name, meter.kind, spec, parents, facts)
 
 
 def figure_of(dataset: Any) -> str | None:
@@ -101,7 +112,8 @@ def figure_of(dataset: Any) -> str | None:
 def _promised_box(dataset: Any) -> Box:
     """Return the drawing of a node that has no elements yet."""
     parents = tuple(_promised_box(parent) for parent in parents_of(dataset))
-    return Box(repr(dataset), kind_of(dataset), _promised_spec(dataset), parents)
+    spec = _promised_spec(dataset)
+    return Box(repr(dataset), kind_of(dataset), spec, parents, facts_of(dataset))
 
 
 def _promised_spec(dataset: Any) -> str:
@@ -118,20 +130,22 @@ def to_text(box: Box) -> str:
     A node with several parents comes after all of them; a bar indents each parent.
     """
     if not box.parents:
-        return _edge(box.name, "", box.spec)
+        return _edge(_joined(box), [""], box.spec)
+    node_lines = [box.name, *box.facts]
     if len(box.parents) == 1:
-        return _edge(to_text(box.parents[0]), box.name, box.spec)
+        return _edge(to_text(box.parents[0]), node_lines, box.spec)
     parts = []
     for number, parent in enumerate(box.parents):
         lines = to_text(parent).rstrip("\n").split("\n")
         body = "\n".join(f"┃ {line}".rstrip() for line in lines)
         parts.append(f"┏ parent {number} of {len(box.parents)}\n{body}\n┗\n")
-    return _edge("".join(parts), box.name, box.spec)
+    return _edge("".join(parts), node_lines, box.spec)
 
 
-def _edge(above: str, name: str, below: str) -> str:
+def _edge(above: str, lines: list[str], below: str) -> str:
     """Return the text of a node, below the text of its parents; `below` is its spec."""
-    return f"{above}\n  ││\n  ││  {name}\n  ││\n  {ARROW_HEAD}\n{below}\n"
+    text = "\n".join(f"  ││  {line}" for line in lines)
+    return f"{above}\n  ││\n{text}\n  ││\n  {ARROW_HEAD}\n{below}\n"
 
 
 def _write(box: Box, folder: str) -> str:
@@ -175,8 +189,9 @@ def to_html(node: Box, svg: str) -> str:
         for kind, color in COLORS.items()
     )
     rows = "".join(
-        f"<tr><td>{_escape(box.kind)}</td><td><pre>{_escape(box.name)}</pre>"
-        f"</td><td><pre>{_escape(box.spec)}</pre></td></tr>\n"
+        f"<tr><td>{_escape(box.kind)}</td><td><pre>"
+        f"{_escape(_joined(box))}</pre></td><td><pre>{_escape(box.spec)}</pre></td>"
+        "</tr>\n"
         for box in _in_order(node)
     )
     return (
@@ -189,6 +204,11 @@ def to_html(node: Box, svg: str) -> str:
         "<tr><th>does</th><th>node</th><th>its elements</th></tr>\n"
         f"{rows}</table></body></html>\n"
     )
+
+
+def _joined(node: Box) -> str:
+    """Return the name and the facts of a node, one a line."""
+    return "\n".join([node.name, *node.facts])
 
 
 def _in_order(node: Box) -> list[Box]:
@@ -224,11 +244,13 @@ def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
 
 def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw a node without its parents; return the y of its lower edge."""
-    lines = _wrap(node.name, WRAP_CHARS)
+    lines = [
+        part for line in (node.name, *node.facts) for part in _wrap(line, WRAP_CHARS)
+    ]
     width = max(map(len, lines)) * CHARACTER_WIDTH + 2 * PADDING
     height = len(lines) * LINE_HEIGHT + PADDING
     parts.append(
-        f"<g><title>{_escape(node.name)}</title>\n"
+        f"<g><title>{_escape(_joined(node))}</title>\n"
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         f' rx="6" fill="{COLORS.get(node.kind, "#ffffff")}" stroke="#666666"/>\n'
     )

@@ -13,7 +13,8 @@ from absl import logging as logging_of_grain
 from absl.testing import flagsaver
 
 import gristmill as grain
-from gristmill._observe import drawing
+from gristmill._observe import drawing, token_facts
+from support.token_files import write_megatron
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -161,6 +162,7 @@ class Node:
     kind: str = "transform"
     spec: str = "int[]"
     parents: tuple = ()
+    facts: tuple = ()
 
 
 def extents(node):
@@ -206,6 +208,44 @@ def rectangles(node, x, y):
             at = [float(child.get(name)) for name in ("x", "y", "width", "height")]
             yield at[0] + x, at[1] + y, at[2], at[3]
         yield from rectangles(child, x, y)
+
+
+def token_sets(folder):
+    write_megatron(folder / "a", [[1] * n for n in (3, 5, 2, 40)], np.uint16)
+    write_megatron(folder / "b", [[1] * n for n in (7, 7)], np.uint16)
+    sources = [grain.sources.MegatronDataSource(folder / name) for name in "ab"]
+    return [grain.MapDataset.source(source) for source in sources]
+
+
+def test_tokens_and_density_of_packed_rows_are_shown(show, log, tmp_path):
+    rows = token_sets(tmp_path)[0].pack(8, long_documents="drop")
+    page = rows._repr_html_()
+    assert ">4 documents, 50 tokens<" in page
+    assert ">2 rows, 10 tokens, 62.50% full<" in page
+    assert ">dropped documents: 1 (40 tokens)<" in page
+    show("")
+    next(iter(rows))
+    text = "\n".join(log.messages)
+    assert "(source=MegatronDataSource)\n4 documents, 50 tokens\n  ││" in text
+    assert "\n  ││  2 rows, 10 tokens, 62.50% full\n" in text
+
+
+def test_shares_of_token_mixtures_are_shown(tmp_path):
+    parts = dict(zip(["code", "web"], token_sets(tmp_path), strict=True))
+    points = [(0, {"code": 3, "web": 1}), (10, {"code": 1, "web": 1})]
+    mixed = grain.MapDataset.mix(parts, points[0][1], unit="tokens")
+    page = mixed._repr_html_()
+    assert ">4 documents, 50 tokens<" in page and ">2 documents, 14 tokens<" in page
+    assert ">code 75.00%, web 25.00% of tokens<" in page
+    schedule = grain.MixSchedule(points, unit="tokens")
+    page = grain.MapDataset.mix(parts, schedule, unit="tokens")._repr_html_()
+    assert "after 10 tokens: code 50.00%, web 50.00%" in page
+
+
+def test_rows_of_many_documents_are_not_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_facts, "MAX_COUNTED_DOCUMENTS", 3)
+    page = token_sets(tmp_path)[0].pack(8)._repr_html_()
+    assert ">50 tokens in rows<" in page and "full" not in page
 
 
 def test_text_goes_to_stderr_if_log_level_is_too_high(capsys, monkeypatch):
