@@ -15,7 +15,7 @@ from gristmill import _core, errors, sources
 from gristmill._base.progress_bar import Progress
 from gristmill._cli.contents import Contents, Damage, sizes_of
 from gristmill._cli.token_sets import TokenSet
-from gristmill._convert.errors import ConversionError, import_optional
+from gristmill._convert.errors import ConversionError, MissingPackageError
 from gristmill._convert.inputs import reading
 from gristmill._convert.paths import stat_regular
 from gristmill._convert.token_pieces import TokenizerFile
@@ -251,6 +251,13 @@ def _describe(
             f" {tokenizer.largest_id}, found {odd} in the documents. Pass the"
             " tokenizer that encoded them."
         )
-    library = import_optional("tokenizers").Tokenizer.from_file(tokenizer.path)
+    try:
+        import tokenizers
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "--tokenizer needs the tokenizers package. Install it with: pip install"
+            " tokenizers"
+        ) from error
+    library = tokenizers.Tokenizer.from_file(tokenizer.path)
     texts = library.decode_batch(ids, skip_special_tokens=False)
     return [Document(*pair) for pair in zip(ids, texts, strict=True)]
