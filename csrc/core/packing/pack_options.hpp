@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/base/status.hpp"
-#include "core/tokens/document_lengths.hpp"
 #include "core/packing/packed_window.hpp"
 #include "core/packing/row_fit.hpp"
+#include "core/tokens/document_lengths.hpp"
 
 namespace gristmill {
 

@@ -21,10 +21,10 @@
 
 #include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
-#include "core/tokens/document_lengths.hpp"
 #include "core/packing/document_windows.hpp"
 #include "core/packing/pack_options.hpp"
 #include "core/packing/packed_window.hpp"
+#include "core/tokens/document_lengths.hpp"
 
 namespace gristmill {
 

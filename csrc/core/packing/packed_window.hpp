@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/base/status.hpp"
-#include "core/tokens/document_lengths.hpp"
 #include "core/packing/document_windows.hpp"
 #include "core/packing/row_fit.hpp"
+#include "core/tokens/document_lengths.hpp"
 
 namespace gristmill {
 
