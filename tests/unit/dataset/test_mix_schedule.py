@@ -80,6 +80,16 @@ def test_points_may_have_names():
     assert g.MapDataset.mix(datasets, schedule).indices_before(400) == (100, 300)
 
 
+@pytest.mark.parametrize("unit", ["elements", "tokens"])
+def test_length_beyond_int64_is_that_of_an_endless_mixture(unit):
+    lengths = [[1, 2, 1, 2, 1, 2, 1, 2, 1], [3] * 9] if unit == "tokens" else None
+    weights = g.MixSchedule([(0, [1, 1e-30])], unit="elements")
+    parts = [endless()[0], g.MapDataset.range(9)]
+    mixture = g.MapDataset.mix(parts, weights, unit=unit, lengths=lengths)
+    assert len(mixture) == sys.maxsize
+    assert [mixture[n] for n in range(4)] == [0, 0, 1, 2]
+
+
 def test_far_position_costs_no_walk_from_the_start():
     lengths = [np.arange(1, 10)] * 2
     mixed = g.MapDataset.mix(endless(), [1, 3], unit="tokens", lengths=lengths)

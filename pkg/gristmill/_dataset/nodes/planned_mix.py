@@ -150,11 +150,14 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
 
     @functools.cached_property
     def _length(self) -> int:  # type: ignore[override]
-        if self._rule.at_end == "drop":
-            length = self._plan_of(0).count_all()
-        else:
-            length = self._plan_of(0).count_until(self._ends())
-        return sys.maxsize if length == math.inf else int(length)
+        try:
+            if self._rule.at_end == "drop":
+                length = self._plan_of(0).count_all()
+            else:
+                length = self._plan_of(0).count_until(self._ends())
+        except OverflowError:  # A part with a tiny weight ends after 2**63 elements.
+            length = math.inf
+        return int(min(length, sys.maxsize))
 
     def _ends(self) -> list[int | None]:
         """Return the length of each parent; None if it is endless."""
