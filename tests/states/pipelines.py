@@ -146,6 +146,14 @@ PIPELINES = {
     ".mp_prefetch(MultiprocessingOptions(num_workers=2))",
     "mixture": f"gristmill.IterDataset.mix([{CHAIN}.to_iter_dataset(), "
     "gristmill.MapDataset.range(100, 120).to_iter_dataset()], [2, 1])",
+    "mixture_by_tokens": "gristmill.IterDataset.mix({"
+    f"'a': {LENGTHS}, 'b': {LENGTHS}}}, gristmill.MixSchedule(["
+    "(0, {'a': 1, 'b': 0}), (9, {'a': 1, 'b': 2})], unit='tokens', ramp=True), "
+    "unit='tokens', tokens='x', epochs=2, at_end='drop')",
+    "planned_mixture": f"gristmill.MapDataset.mix([{CHAIN}, {CHAIN}], [2, 1], "
+    "unit='tokens', lengths=[range(1, 11), range(2, 12)]).to_iter_dataset()",
+    "planned_packs": "gristmill.MapDataset.range(10).map(Lengthen()).pack({'x': 8}, "
+    "lengths=[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]).seed(7).shuffle().to_iter_dataset()",
     "window_shuffle": "experimental.WindowShuffleIterDataset("
     f"{CHAIN}.to_iter_dataset(), window_size=4, seed=3)",
     "packs": f"experimental.FirstFitPackIterDataset({LENGTHS}, "

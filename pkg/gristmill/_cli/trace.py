@@ -122,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     try:
         rows = find_rows(pipeline, text, arguments.steps, arguments.saved_at)
+        # Find errors in the arguments before writing.
+        rows = itertools.chain(list(itertools.islice(rows, 1)), rows)
         if arguments.output is None:
             _WRITERS[arguments.format](rows, sys.stdout)
         else:

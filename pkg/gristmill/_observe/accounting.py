@@ -40,7 +40,8 @@ def count_for_report(iterator: Any) -> dict[str, SourceCount]:
     try:
         counter = _counter_of(iterator, kept[0] if kept else None)
         counts: dict[str, SourceCount] = counter.count_fast(iterator.get_state())
-    except TypeError:  # A source or a state is not known.
+    except Exception:
+        # A source or a state is not known, or a user's method `lengths` is another one.
         return {}
     shows_all = len(counts) > 1
     return {

@@ -180,6 +180,15 @@ def test_step_after_the_end_is_an_error(program):
     assert done.err == "gristmill: the run ends before step 4.\n"
 
 
+def test_failure_before_the_first_row_writes_nothing(program, tmp_path):
+    state = program("mixture", 1)
+    (tmp_path / "rows.tsv").write_text("earlier")
+    command = ["trace", state, "--steps", 1, "--program", "train_program:streams"]
+    done = run(*command, "--output", "rows.tsv")
+    assert (done.status, run(*command).out) == (1, "")
+    assert (tmp_path / "rows.tsv").read_text() == "earlier"
+
+
 def test_state_must_be_json(program, tmp_path):
     (tmp_path / "bad.json").write_text("{")
     done = run("trace", "bad.json", "--steps", 1, "--program", "train_program:mixture")

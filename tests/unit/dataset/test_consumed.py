@@ -396,6 +396,37 @@ def test_wrong_lengths_raise(lengths, message):
         iter(ds).consumed(lengths=lengths)
 
 
+def test_lengths_of_a_mixture_count_the_tokens_of_its_sources():
+    parts = {name: grain.MapDataset.range(n, n + 3) for name, n in (("a", 0), ("b", 9))}
+    lengths = {"a": [1, 2, 4], "b": [8, 16, 32]}
+    ds = grain.MapDataset.mix(
+        {name: part.shuffle(1).repeat() for name, part in parts.items()},
+        unit="tokens",
+        lengths=lengths,
+    )
+    iterator = iter(ds.map(str))
+    numbers = [int(next(iterator)) for _ in range(5)]
+    for name, part in parts.items():
+        own = [number - part[0] for number in numbers if number in list(part)]
+        count = iterator.consumed()[name]
+        tokens = sum(lengths[name][number] for number in own)
+        assert (count.elements, count.tokens) == (len(own), tokens)
+    [count, _] = iterator.consumed(lengths={"a": [100] * 3}).values()
+    assert count.tokens == 100 * count.elements
+
+
+def test_report_of_a_source_whose_method_lengths_is_another_one():
+    class Boxes(list):
+        def lengths(self):
+            return "cm"
+
+    iterator = iter(grain.MapDataset.source(Boxes([1, 2])))
+    assert next(iterator) == 1
+    assert iterator.report().sources == ()
+    with pytest.raises(ValueError, match="must be 2 ints"):
+        iterator.consumed()
+
+
 def test_unknown_records_raise():
     class Users(grain.IterDataset):
         def __iter__(self):

@@ -80,6 +80,16 @@ def test_points_may_have_names():
     assert g.MapDataset.mix(datasets, schedule).indices_before(400) == (100, 300)
 
 
+@pytest.mark.parametrize("unit", ["elements", "tokens"])
+def test_length_beyond_int64_is_that_of_an_endless_mixture(unit):
+    lengths = [[1, 2, 1, 2, 1, 2, 1, 2, 1], [3] * 9] if unit == "tokens" else None
+    weights = g.MixSchedule([(0, [1, 1e-30])], unit="elements")
+    parts = [endless()[0], g.MapDataset.range(9)]
+    mixture = g.MapDataset.mix(parts, weights, unit=unit, lengths=lengths)
+    assert len(mixture) == sys.maxsize
+    assert [mixture[n] for n in range(4)] == [0, 0, 1, 2]
+
+
 def test_far_position_costs_no_walk_from_the_start():
     lengths = [np.arange(1, 10)] * 2
     mixed = g.MapDataset.mix(endless(), [1, 3], unit="tokens", lengths=lengths)
@@ -230,6 +240,14 @@ TOKENS = {"unit": "tokens", "lengths": LENGTHS}
         ),
         (parts(), None, {"epochs": 0}, ValueError, "epochs must be at least 1, got 0"),
         (parts(), None, {"epochs": 1.5}, TypeError, "epochs must be an int"),
+        (parts(), None, {"epochs": np.ones(2)}, TypeError, "epochs must be an int"),
+        (
+            parts(),
+            None,
+            {**TOKENS, "lengths": [np.full(3, 2**62), [1] * 2]},
+            ValueError,
+            "dataset 0 must be at most .* got 4611686018427387904",
+        ),
         (parts(), None, {"epochs": [1]}, ValueError, "epochs must have 2 numbers"),
         (parts(), None, {"epochs": {"a": 1}}, TypeError, "epochs has names"),
         (NAMED, None, {"epochs": {"a": 1}}, ValueError, "epochs must have the names"),

@@ -337,6 +337,26 @@ def test_new_weights_by_name_apply_immediately():
     assert fourth.counts.elements == [125, 65, 50]
 
 
+def test_dataset_that_comes_back_does_not_catch_up():
+    def mix(*names):
+        parts = {name: token_lists(0, [2] * 400) for name in names}
+        return iter(g.IterDataset.mix(parts, unit="tokens"))
+
+    def elements_of_next(iterator, count):
+        before = iterator.counts.elements
+        for _ in range(count):
+            next(iterator)
+        pairs = zip(before, iterator.counts.elements, strict=True)
+        return [after - first for first, after in pairs]
+
+    both, one, again = mix("a", "b"), mix("b"), mix("a", "b")
+    assert elements_of_next(both, 11) == [6, 5]
+    one.set_state(both.get_state())
+    assert elements_of_next(one, 100) == [100]
+    again.set_state(json.loads(json.dumps(one.get_state())))
+    assert elements_of_next(again, 21) == [10, 11]
+
+
 def test_failing_and_absent_elements_do_not_count():
     def fail_at_2(element):
         if element[0] == 2:

@@ -230,13 +230,38 @@ class CountedMixDatasetIterator(NodeIterator[T]):
         names = self._rule.names
         return entries[number] if names is None else entries.get(names[number])
 
+    def _without_weights(
+        self, sources: Mapping[str, Any], absent: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the entries of absent datasets.  They do not lag when they come back.
+
+        Args:
+            sources: The entries of all datasets, by name.
+            absent: The names of the absent ones.
+        """
+        entries = sources.values()
+        columns = (tuple(each[key] for each in entries) for key in _SOURCE_KEYS[3:])
+        shares = Shares(*columns).with_weights(
+            tuple(
+                0.0 if name in absent else sources[name]["weight"] for name in sources
+            ),
+            [each[self._rule.unit] for each in entries],
+            [each["ended"] for each in entries],
+        )
+        values = zip(sources, shares.weights, shares.leads, shares.bases, strict=True)
+        return {
+            name: {**sources[name], "weight": weight, "lead": lead, "base": base}
+            for name, weight, lead, base in values
+            if name in absent
+        }
+
     def _go_to(self, state: Any) -> None:
         # Datasets that are missing in the state start from the beginning.  Entries of
         # datasets that are only in the state are kept, in case these come back.
         names, sources = self._rule.names, state["sources"]
         if names is not None:
             absent = [name for name in sources if name not in names]
-            self._absent_sources = {name: sources[name] for name in absent}
+            self._absent_sources = self._without_weights(sources, absent)
             self._absent_states = {name: state["parents"][name] for name in absent}
         new: dict[str, Any] = dict(
             zip(_SOURCE_KEYS, (0, 0, False, 0.0, 0.0, 0), strict=True)

@@ -114,7 +114,7 @@ def repeat_datasets(
         ValueError: A number is not positive, or datasets lack one.
         TypeError: A number is not an int or None, or only some arguments have names.
     """
-    if epochs == 1 and type(epochs) is int:
+    if type(epochs) is int and epochs == 1:
         return datasets
     names = order_names(datasets)
     parts = as_dataset_list(order_by_names(datasets, names), "mix")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill._base.argument_checks import kind
 from gristmill._base.types import Indices, Int64Array, T
@@ -35,6 +36,7 @@ from gristmill._dataset.nodes.running_counts import (
     ElementCount,
     RunningCount,
     TokenCount,
+    base_of,
 )
 from gristmill.mixing import AtEnd, MixSchedule, MixUnit, Weights
 
@@ -148,11 +150,14 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
 
     @functools.cached_property
     def _length(self) -> int:  # type: ignore[override]
-        if self._rule.at_end == "drop":
-            length = self._plan_of(0).count_all()
-        else:
-            length = self._plan_of(0).count_until(self._ends())
-        return sys.maxsize if length == math.inf else int(length)
+        try:
+            if self._rule.at_end == "drop":
+                length = self._plan_of(0).count_all()
+            else:
+                length = self._plan_of(0).count_until(self._ends())
+        except OverflowError:  # A part with a tiny weight ends after 2**63 elements.
+            length = math.inf
+        return int(min(length, sys.maxsize))
 
     def _ends(self) -> list[int | None]:
         """Return the length of each parent; None if it is endless."""
@@ -203,6 +208,14 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
             found = self._plan_of(epoch).take(offsets[places])
             parts[places], parent_indices[places] = found
         return parts, parent_indices
+
+    def lengths_of_bases(self) -> list[tuple[Any, npt.NDArray[Any]]]:
+        """Return the base of each parent, see `TokenCount`, and its elements' tokens.
+
+        The list is empty if the mixture does not count tokens.
+        """
+        pairs = zip(self._parents, self._counts or (), strict=False)
+        return [(base_of(parent), count.lengths) for parent, count in pairs]
 
     def indices_before(self, position: int) -> tuple[int, ...]:
         """Return how many elements of each parent are before a position.

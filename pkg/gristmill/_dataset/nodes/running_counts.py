@@ -36,6 +36,8 @@ MAX_BLOCKS = 256
 MIN_BLOCKS = 8
 # The most epochs whose sums are kept at once.
 MAX_EPOCHS = 4
+# The most tokens of all elements together.
+MAX_TOKENS = 1 << 60
 # Returns when a dataset is due, given what it has delivered: an int, or an array.
 Due = Callable[[Any], Any]
 # Converts indices of a dataset to indices of its parent.
@@ -92,6 +94,9 @@ class TokenCount:
             shuffles, slices, repeats and maps.  None: they are the source's.
         name: The name of the dataset in error messages.
 
+    Attributes:
+        lengths: The tokens of each element of the base, see `base_of`.
+
     Raises:
         ValueError: Lengths are missing, do not fit, or are all 0.
         TypeError: Lengths are not integers.
@@ -103,14 +108,14 @@ class TokenCount:
         self._is_formula = not _has_listed_indices(dataset)
         if lengths is None:
             lengths = _lengths_of_source(base, name)
-        self._lengths = _checked_lengths(lengths, len(base), name)
+        self.lengths = _checked_lengths(lengths, len(base), name)
         # After a period, elements have the same number of tokens again, perhaps in
         # another order.  0: there is no period.
         self._period, self._period_tokens = self._find_period(dataset)
-        total = self._lengths.sum(dtype=np.int64)
+        total = self.lengths.sum(dtype=np.int64)
         if not total or (self._period and not self._period_tokens):
             raise ValueError(f"{name} has no tokens. Leave it out of the mixture.")
-        self.mean = float(total) / len(self._lengths)
+        self.mean = float(total) / len(self.lengths)
         if self._period:
             self.mean = self._period_tokens / self._period
         # For each period, its tokens before each block.
@@ -121,7 +126,7 @@ class TokenCount:
 
     def of_each(self, first: int, count: int) -> Int64Array:
         indices: Indices = np.arange(first, first + count, dtype=np.int64)
-        found = _look_up(self._lengths, self._to_base, indices)
+        found = _look_up(self.lengths, self._to_base, indices)
         return found.astype(np.int64, copy=False)
 
     def before(self, index: int) -> int:
@@ -179,7 +184,7 @@ class TokenCount:
 
         def sum_block(first: int) -> int:
             indices = np.arange(first, first + BLOCK, dtype=np.int64)
-            found = _look_up(self._lengths, self._to_base, indices)
+            found = _look_up(self.lengths, self._to_base, indices)
             return int(found.sum(dtype=np.int64))
 
         threads = threads_to_compute(len(firsts) // MIN_BLOCKS)
@@ -217,9 +222,9 @@ class TokenCount:
         if period >= ENDLESS or (steps and _has_random_order(node)):
             return 0, 0
         if not steps:
-            tokens = int(self._lengths.sum(dtype=np.int64))
+            tokens = int(self.lengths.sum(dtype=np.int64))
         else:
-            tokens = _total(node, steps, self._lengths)
+            tokens = _total(node, steps, self.lengths)
         return period, tokens * (period // length)
 
 
@@ -258,11 +263,13 @@ def _has_random_order(dataset: Any) -> bool:
     return False
 
 
-def _path_to_base(dataset: Any) -> tuple[list[ToParent], Any]:
-    """Return functions from indices to those of the base, in order, and the base.
+def base_of(dataset: Any) -> Any:
+    """Return the nearest ancestor that is not a selection, an order or a map."""
+    return _path_to_base(dataset)[1]
 
-    The base is the nearest ancestor that is not a selection, an order or a map.
-    """
+
+def _path_to_base(dataset: Any) -> tuple[list[ToParent], Any]:
+    """Return functions from indices to those of the base, in order, and the base."""
     steps: list[ToParent] = []
     node = dataset
     while True:
@@ -335,6 +342,12 @@ def _checked_lengths(lengths: Any, count: int, name: str) -> npt.NDArray[Any]:
         place = int(np.argmax(array < 0))
         raise ValueError(
             f"Lengths of {name} must be at least 0, got {array[place]} at {place}."
+        )
+    largest = int(array.max(initial=0))
+    if largest * count > MAX_TOKENS:  # Sums must not overflow.
+        raise ValueError(
+            f"Lengths of {name} must be at most {MAX_TOKENS // count}, 2**60 divided by"
+            f" their number, got {largest}."
         )
     return np.ascontiguousarray(array)
 

@@ -127,10 +127,12 @@ class SourceList:
         self._labels: list[dict[str, None]] = []
         # Whether each source is read only by rows whose plan has its lengths.
         self._is_packed: list[bool] = []
-        self._visit(dataset, (), False)
-        self.names = self._choose_names()
         # The lengths of the records of each source; None if they are not known.
         self._lengths: dict[int, Lengths] = {}
+        # Those that mixtures have, by the number of the source.
+        self._lengths_in_mixtures: dict[int, Lengths] = {}
+        self._visit(dataset, (), False)
+        self.names = self._choose_names()
         self._totals: dict[int, int] = {}
         self._given_lengths = dict(lengths or {})
         for name in self._given_lengths:
@@ -199,6 +201,11 @@ class SourceList:
         for number, part in enumerate(parts):
             label = () if names is None else (str(names[number]),)
             self._visit(part, labels + label, is_packed)
+        if isinstance(dataset, PlannedMixMapDataset):
+            for base, lengths in dataset.lengths_of_bases():
+                source = self.numbers.get(id(shared_part(base)))
+                if source is not None and self.record_count(source) == len(lengths):
+                    self._lengths_in_mixtures[source] = lengths
 
     def _add(self, dataset: Any, labels: tuple[str, ...]) -> int:
         """Add a source, unless it was added before, and return its number."""
@@ -249,6 +256,8 @@ class SourceList:
                     f" for record {record}."
                 )
             return given
+        if number in self._lengths_in_mixtures:
+            return self._lengths_in_mixtures[number]
         return self._check_lengths(number, get()) if callable(get) else None
 
     def _check_lengths(self, number: int, lengths: Any) -> Lengths:
