@@ -50,45 +50,23 @@ class BackwardStarts {
   // Adds the documents at positions [0, documents.size()) + `first`, which
   // precede those of earlier calls.
   void add(std::span<const std::uint32_t> documents, std::size_t first) {
-    std::array<std::int64_t, kLengthsAhead> lengths;
-    for (std::size_t end = documents.size(); end > 0;) {
-      const std::size_t count = std::min(end, kLengthsAhead);
-      const std::size_t ahead = std::min(end - count, kLengthsAhead);
-      const std::uint32_t* const next = documents.data() + end - count - ahead;
-      for (std::size_t i = 0; i < ahead; ++i) {
-        __builtin_prefetch(lengths_ + next[i]);
-      }
-      const std::uint32_t* const last = documents.data() + end - 1;
-      for (std::size_t i = 0; i < count; ++i)
-        lengths[i] = lengths_[*(last - i)];
-      add_lengths({lengths.data(), count}, first + end - 1);
-      end -= count;
-    }
-  }
-
-  // Returns the first token of the documents added so far.  Restores the start
-  // that was overwritten.
-  std::int64_t finish() {
-    starts_[static_cast<std::size_t>(kept_)] = kept_start_;
-    return token_;
-  }
-
- private:
-  // `position` is that of the first length; the others precede it.
-  void add_lengths(std::span<const std::int64_t> lengths,
-                   std::size_t position) {
     std::int64_t row = row_;
     std::int64_t token = token_;
     // The token that must be in the document for the row to start in it.
     std::int64_t needed = row * row_tokens_ + extra_;
-    const auto set_start = [&] {
-      // Row -1 does not exist; row 0 starts with the first document.
-      starts_[static_cast<std::size_t>(std::max<std::int64_t>(row, 0))] = {
-          static_cast<Word>(position),
-          static_cast<Word>(needed - extra_ - token)};
-    };
-    for (const std::int64_t length : lengths) {
-      token -= length;
+    for (std::size_t i = documents.size(); i > 0;) {
+      // Requesting the lengths between computations hides most of the time of
+      // their cache misses.
+      __builtin_prefetch(lengths_ +
+                         documents[std::max(i, kLengthsAhead) - kLengthsAhead]);
+      --i;
+      const auto set_start = [&] {
+        // Row -1 does not exist; row 0 starts with the first document.
+        starts_[static_cast<std::size_t>(std::max<std::int64_t>(row, 0))] = {
+            static_cast<Word>(first + i),
+            static_cast<Word>(needed - extra_ - token)};
+      };
+      token -= lengths_[documents[i]];
       // Without a branch, because it would often be mispredicted.
       set_start();
       const bool starts_here = needed > token;
@@ -99,12 +77,19 @@ class BackwardStarts {
         --row;
         needed -= row_tokens_;
       }
-      --position;
     }
     row_ = row;
     token_ = token;
   }
 
+  // Returns the first token of the documents added so far.  Restores the start
+  // that was overwritten.
+  std::int64_t finish() {
+    starts_[static_cast<std::size_t>(kept_)] = kept_start_;
+    return token_;
+  }
+
+ private:
   const Length* const lengths_;
   const std::int64_t row_tokens_;
   const std::int64_t extra_;

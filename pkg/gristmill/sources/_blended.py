@@ -27,6 +27,7 @@ from gristmill.sources._row_source import (
 __all__ = ["BlendedDataSource"]
 
 SAMPLE_BYTES = 10  # In the index, for each sample.
+MAX_SAMPLES = 2**56  # More than fit any memory; their bytes fit 64 bits.
 
 
 class BlendedDataSource(FileSource):
@@ -79,22 +80,15 @@ class BlendedDataSource(FileSource):
             check_instance("sources", source, GPTDataSource, "only GPTDataSources")
         if weights is None:
             weights = [len(source) for source in self._sources]
-        if len(weights) != len(self._sources):
-            raise ValueError(
-                "weights must have one number for each source, got"
-                f" {len(weights)} for {len(self._sources)} sources."
-            )
-        for weight in weights:
-            check_finite("weights", weight)
-            if weight <= 0 or (size is None and weight != int(weight)):
-                expected = "positive" if size is not None else "positive whole numbers"
-                raise ValueError(f"weights must be {expected}, got {weight}.")
+        _check_weights(weights, len(self._sources), whole=size is None)
         if size is not None:
-            check_integer("size", size)
-            if operator.index(size) < 0:
-                raise ValueError(f"size must be >= 0, got {size}.")
+            _check_count("size", size)
         self._weights: list[float] = list(weights)
         self._size = sum(map(int, weights)) if size is None else operator.index(size)
+        if self._size > MAX_SAMPLES:
+            raise ValueError(
+                f"a blend must have at most 2**56 samples, got {self._size}."
+            )
         self._is_exhaustive = size is None
         self._index_dir = None if index_dir is None else os.fspath(index_dir)
         self._blend: _core.Blend | None = self._open()
@@ -135,12 +129,19 @@ class BlendedDataSource(FileSource):
             The blend.
 
         Raises:
-            ValueError: There are weights, but no `num_samples`; or as `__init__`.
+            ValueError: There are weights, but no `num_samples`; `surplus` is negative;
+                or as `__init__`.
         """
+        if num_samples is not None:
+            _check_count("num_samples", num_samples)
+        check_finite("surplus", surplus)
+        if surplus < 0:
+            raise ValueError(f"surplus must be >= 0, got {surplus}.")
         counts: list[int | None] = [None] * len(sources)
         if weights is not None:
             if num_samples is None:
                 raise ValueError("num_samples must be an int, because weights are set.")
+            _check_weights(weights, len(sources), whole=False)
             shares = normalize(weights)
             needed = [math.ceil(num_samples * share) for share in shares]
             counts = [math.ceil(count * (1 + surplus)) for count in needed]
@@ -222,3 +223,22 @@ class BlendedDataSource(FileSource):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_blend": None}
+
+
+def _check_weights(weights: Sequence[float], num_sources: int, *, whole: bool) -> None:
+    if len(weights) != num_sources:
+        raise ValueError(
+            "weights must have one number for each source, got"
+            f" {len(weights)} for {num_sources} sources."
+        )
+    for weight in weights:
+        check_finite("weights", weight)
+        if weight <= 0 or (whole and weight != int(weight)):
+            expected = "positive whole numbers" if whole else "positive"
+            raise ValueError(f"weights must be {expected}, got {weight}.")
+
+
+def _check_count(name: str, count: SupportsIndex) -> None:
+    check_integer(name, count)
+    if operator.index(count) < 0:
+        raise ValueError(f"{name} must be >= 0, got {count}.")

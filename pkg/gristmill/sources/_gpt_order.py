@@ -42,7 +42,8 @@ def subset_range(split: str | None, subset: str, num_documents: int) -> tuple[in
         shares = [float(text) for text in texts]
     except ValueError:
         shares = []
-    if not 1 <= len(shares) <= len(SUBSETS) or sum(shares) <= 0 or "-" in split:
+    is_valid = 0 < sum(shares) < math.inf and "-" not in split
+    if not 1 <= len(shares) <= len(SUBSETS) or not is_valid:
         raise ValueError(
             "split must have the shares of train, valid and test, such as '99,1,0', got"
             f" {split!r}."

@@ -23,6 +23,7 @@ from gristmill.sources._urls import is_local, local_path
 
 # A smaller index is not saved: computing it takes a few milliseconds.
 MIN_SAVED_BYTES = 1 << 20
+MAX_SEQUENCE_LENGTH = 2**48  # Sums of a few fit int64.
 ITER_BLOCK = 64  # Rows that `__iter__` reads at once.
 
 Lengths = npt.NDArray[np.integer[Any]]
@@ -60,8 +61,11 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
         expected = "a source of tokens, such as a MegatronDataSource"
         check_instance("source", source, Documents, expected)
         check_integer("sequence_length", sequence_length)
-        if operator.index(sequence_length) < 1:
-            raise ValueError(f"sequence_length must be >= 1, got {sequence_length}.")
+        if not 1 <= operator.index(sequence_length) < MAX_SEQUENCE_LENGTH:
+            raise ValueError(
+                "sequence_length must be >= 1 and less than 2**48, got"
+                f" {sequence_length}."
+            )
         self._source = source
         self._sequence_length = operator.index(sequence_length)
         self._index_dir = None if index_dir is None else os.fspath(index_dir)

@@ -136,3 +136,26 @@ def test_bad_arguments_are_refused(prefixes):
         blend([part], [1], -1)
     with pytest.raises(ValueError, match="num_samples must be an int, because weights"):
         blend.build([part.source], [1], None, 8, seed=1)
+    with pytest.raises(ValueError, match=r"at most 2\*\*56 samples, got"):
+        blend([part], [1], 2**70)
+
+
+@pytest.mark.parametrize(
+    ("weights", "num_samples", "options", "error", "match"),
+    [
+        ([1, 2], 10, {}, ValueError, "one number for each source, got 2 for 1"),
+        ([0], 10, {}, ValueError, r"weights must be positive, got 0\."),
+        ([1], -5, {}, ValueError, r"num_samples must be >= 0, got -5\."),
+        ([1], 1.5, {}, TypeError, r"num_samples must be an int, got float\."),
+        ([1], 10, {"surplus": -1}, ValueError, r"surplus must be >= 0, got -1\."),
+        ([1], 10, {"surplus": float("nan")}, ValueError, "a finite number, got nan"),
+    ],
+)
+def test_bad_arguments_of_build_are_refused(
+    prefixes, weights, num_samples, options, error, match
+):
+    source = sources.MegatronDataSource(prefixes[0])
+    with pytest.raises(error, match=match):
+        sources.BlendedDataSource.build(
+            [source], weights, num_samples, 8, seed=1, **options
+        )

@@ -145,6 +145,7 @@ def test_data_without_a_full_sample_has_none(documents):
         ({"subset": "dev"}, ValueError, "'valid' or 'test', got 'dev'"),
         ({"split": "0,1"}, ValueError, "have documents for 'train', got '0,1'"),
         ({"split": "1,1,1,1"}, ValueError, "shares of train, valid and test"),
+        ({"split": "9" * 400}, ValueError, "such as '99,1,0', got '999"),
         ({"split": "all"}, ValueError, "such as '99,1,0', got 'all'"),
         ({"split": "-1,2"}, ValueError, "such as '99,1,0', got '-1,2'"),
         ({"split": "1..2"}, ValueError, "such as '99,1,0', got '1..2'"),
@@ -157,6 +158,14 @@ def test_data_without_a_full_sample_has_none(documents):
 def test_bad_arguments_are_refused(documents, options, error, match):
     with pytest.raises(error, match=match):
         sources.GPTDataSource(documents, 8, **{"seed": 1} | options)
+
+
+@pytest.mark.parametrize("length", [0, 2**48, 2**70])
+def test_bad_sequence_length_is_refused(documents, length):
+    with pytest.raises(ValueError, match=rf"less than 2\*\*48, got {length}\."):
+        sources.GPTDataSource(documents, length, seed=1)
+    with pytest.raises(ValueError, match=rf"less than 2\*\*48, got {length}\."):
+        documents.concat_and_chunk(length)
 
 
 def test_documents_without_tokens_are_refused(tmp_path):

@@ -156,13 +156,11 @@ def test_other_arguments_have_other_indices(prefix, tmp_path):
 def test_damaged_index_is_built_again(prefix, tmp_path, offset):
     kept = spans(open_samples(prefix))
     (path,) = saved_indices(tmp_path)
-    damaged = bytearray(path.read_bytes())
-    good = bytes(damaged)
+    good = path.read_bytes()
+    damaged = bytearray(good)
     damaged[offset] ^= 1
     path.write_bytes(damaged)
     assert spans(open_samples(prefix)) == kept
-    if offset == -1 and path.read_bytes() != good:
-        pytest.fail("the damaged file was kept")
     assert path.read_bytes() == good
 
 
