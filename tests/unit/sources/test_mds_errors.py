@@ -194,6 +194,16 @@ def test_other_number_of_samples_is_an_error(folder):
         sources.MDSDataSource(folder)[0]
 
 
+def test_truncated_copy_is_an_error_once(packed, tmp_path):
+    options = {"cache_dir": tmp_path / "cache"}
+    first = sources.MDSDataSource(packed, **options)[0]["id"]
+    (copy,) = tmp_path.glob("cache/*-shard.00000.mds")
+    os.truncate(copy, 10)
+    with pytest.raises(errors.CorruptRecord, match="the file has 10, expected"):
+        sources.MDSDataSource(packed, **options)[0]
+    assert sources.MDSDataSource(packed, **options)[0]["id"] == first
+
+
 def test_truncation_after_opening_names_the_sample(folder):
     source = sources.MDSDataSource(folder)
     assert source[0]["id"] == 0
