@@ -183,6 +183,22 @@ def test_lengths_of_a_file_that_grew_are_those_of_its_first_records(tmp_path, ac
     assert source.lengths().tolist() == [2, 3]
 
 
+@pytest.mark.parametrize("access", ["pread", "mmap"])
+def test_document_of_a_part_of_a_token_is_named(tmp_path, access):
+    prefix = write_megatron(tmp_path / "train", [[[1, 2], [3]], [[4]]])
+    index = pathlib.Path(f"{prefix}.idx")
+    lists = struct.pack("<3i3q", 2, 1, 1, 0, 4, 6)
+    assert lists in index.read_bytes()
+    damaged = struct.pack("<3i3q", 2, 1, 1, 0, 3, 6)
+    index.write_bytes(index.read_bytes().replace(lists, damaged))
+    source = sources.MegatronDataSource(prefix, unit="document", access=access)
+    assert source[1].tolist() == [4]
+    with pytest.raises(errors.CorruptRecord, match="train: record 0 has 5 bytes"):
+        source[0]
+    with pytest.raises(errors.CorruptRecord, match=r"document 0 .* lists 5 bytes"):
+        source.lengths()
+
+
 def test_lengths_are_a_view_of_the_index(prefix):
     lengths = sources.MegatronDataSource(prefix).lengths()
     assert (lengths.dtype, lengths.flags.writeable) == (np.int32, False)
