@@ -124,7 +124,8 @@ ReadJobPtr new_job(ReaderPtr reader, std::vector<Request> requests,
       return Target(view_records(*reader, viewed, form.dtype));
     }
     if (!reader->knows_sizes()) return Target(requests.size(), form);
-    return Target(new_memory(sizes_of(*reader, requests), form));
+    const auto sizes = sizes_of(*reader, requests);
+    return Target(new_memory(*reader, requests, sizes, form));
   }();
   auto* const job = new ReadJob{std::move(reader), std::move(requests),
                                 std::move(target), std::nullopt};

@@ -46,14 +46,23 @@ Memory new_arrays(std::span<const std::int64_t> sizes) {
           std::move(places)};
 }
 
+// Fails unless the sizes are multiples of an item.
+void check_items(const RecordReader& reader,
+                 std::span<const RecordReader::Request> requests,
+                 std::span<const std::int64_t> sizes, const py::dtype& dtype) {
+  const std::int64_t item_bytes = dtype.itemsize();
+  for (const auto& [record, slot] : requests) {
+    if (sizes[slot] % item_bytes == 0) continue;
+    raise_corrupt(concat(reader.path(), ": record ", record, " has ",
+                         sizes[slot], " bytes by the index, expected a ",
+                         "multiple of ", item_bytes));
+  }
+}
+
 // Creates a read-only array of `size` bytes.  If `data` is not null, the array
 // is a view of it and keeps `owner` alive.
 py::object new_token_array(const py::dtype& dtype, std::int64_t size,
                            const std::byte* data, const py::object& owner) {
-  if (size % dtype.itemsize() != 0) {
-    raise_corrupt(concat("a record has ", size, " bytes, expected a multiple ",
-                         "of the ", dtype.itemsize(), " bytes of a token"));
-  }
   const auto& numpy = py::detail::npy_api::get();
   const py::ssize_t length = size / dtype.itemsize();
   auto array = py::reinterpret_steal<py::object>(numpy.PyArray_NewFromDescr_(
@@ -94,11 +103,26 @@ Memory new_memory(std::span<const std::int64_t> sizes, const Form& form) {
   return new_token_list(sizes, form.dtype);
 }
 
+Memory new_memory(const RecordReader& reader,
+                  std::span<const RecordReader::Request> requests,
+                  std::span<const std::int64_t> sizes, const Form& form) {
+  if (!form.packed && !form.dtype.is_none()) {
+    check_items(reader, requests, sizes, form.dtype);
+  }
+  return new_memory(sizes, form);
+}
+
 Memory view_records(const RecordReader& reader,
                     std::span<const RecordReader::Request> requests,
                     const py::dtype& dtype) {
   std::vector<RecordReader::View> views(requests.size());
   check_file(unlocked([&] { return reader.views(requests, views); }));
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(views.size());
+  for (const auto& view : views) {
+    sizes.push_back(static_cast<std::int64_t>(view.bytes.size()));
+  }
+  check_items(reader, requests, sizes, dtype);
   py::list list(views.size());
   const void* last_owner = nullptr;
   py::object capsule;
@@ -111,12 +135,10 @@ Memory view_records(const RecordReader& reader,
             delete static_cast<std::shared_ptr<const void>*>(pointer);
           });
     }
-    PyList_SET_ITEM(
-        list.ptr(), length_of(k),
-        new_token_array(dtype, static_cast<std::int64_t>(bytes.size()),
-                        bytes.data(), capsule)
-            .release()
-            .ptr());
+    PyList_SET_ITEM(list.ptr(), length_of(k),
+                    new_token_array(dtype, sizes[k], bytes.data(), capsule)
+                        .release()
+                        .ptr());
   }
   return {std::move(list), {}};
 }

@@ -28,6 +28,12 @@ struct Form {
 // Creates the objects for records of these sizes, in bytes.
 Memory new_memory(std::span<const std::int64_t> sizes, const Form& form);
 
+// The same for `requests`.  Fails if the size of an array, by slot, is not a
+// multiple of its items.
+Memory new_memory(const RecordReader& reader,
+                  std::span<const RecordReader::Request> requests,
+                  std::span<const std::int64_t> sizes, const Form& form);
+
 // Returns a list of arrays that are views of mapped files.
 // REQUIRES: reader.has_views().
 Memory view_records(const RecordReader& reader,

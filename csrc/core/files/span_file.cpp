@@ -129,8 +129,14 @@ Status SpanFile::lengths(std::uint64_t item_bytes,
     if (span.begin > span.end || span.end > file().size()) {
       return check(static_cast<std::int64_t>(i));
     }
-    lengths[i] =
-        static_cast<std::int64_t>((span.end - span.begin) / item_bytes);
+    const std::uint64_t bytes = span.end - span.begin;
+    if (bytes % item_bytes != 0) {
+      return add_record_context(
+          damaged("the index lists ", bytes, " bytes, expected a multiple of ",
+                  item_bytes),
+          static_cast<std::int64_t>(i));
+    }
+    lengths[i] = static_cast<std::int64_t>(bytes / item_bytes);
   }
   return {};
 }

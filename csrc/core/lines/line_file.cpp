@@ -1,5 +1,6 @@
 #include "core/lines/line_file.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -24,9 +25,13 @@ struct IndexedLines {
   IndexPtr index;
 };
 
-// Stand for lists of frames in the files of their indices.
-constexpr std::uint64_t kGzipKind = 0x317a67;    // "gz1"
-constexpr std::uint64_t kZstdKind = 0x3174737a;  // "zst1"
+// Stand for lists of lines and of frames in the files of their indices.  The
+// lines of a compressed file have a kind of their own, because its size may be
+// the same after decompression.
+constexpr std::uint64_t kLineKind = 0x316e696c;         // "lin1"
+constexpr std::uint64_t kDecodedLineKind = 0x316e6964;  // "din1"
+constexpr std::uint64_t kGzipKind = 0x317a67;           // "gz1"
+constexpr std::uint64_t kZstdKind = 0x3174737a;         // "zst1"
 
 // Returns the paths of the index of frames.
 std::vector<std::string> frame_paths(std::span<const std::string> index_paths) {
@@ -59,11 +64,12 @@ Result<IndexedLines> open_compressed(const FilePtr& file,
       load_or_scan_places(*file, kind, frame_paths(index_paths), scan_frames));
   const FilePtr decoded =
       TRY(FramedFile::open(file, compression, frames.places, std::move(cache)));
-  auto index =
-      TRY(line_index(*decoded, index_paths, [&]() -> Result<PackedChunks> {
-        if (lines) return *std::exchange(lines, std::nullopt);
-        return scan_lines(*decoded, progress);
-      }));
+  auto index = TRY(line_index(*decoded, kDecodedLineKind, index_paths,
+                              [&]() -> Result<PackedChunks> {
+                                if (lines)
+                                  return *std::exchange(lines, std::nullopt);
+                                return scan_lines(*decoded, progress);
+                              }));
   return IndexedLines{decoded, std::move(index)};
 }
 
@@ -73,11 +79,12 @@ Result<IndexedLines> open_lines(const FilePtr& file,
                                 ScanProgress& progress) {
   // A file whose index is saved is not compressed.
   std::optional<Compression> compression;
-  auto index = line_index(*file, index_paths, [&]() -> Result<PackedChunks> {
+  const auto scan = [&]() -> Result<PackedChunks> {
     compression = TRY(compression_of(*file));
     if (compression) return damaged("the file is compressed");
     return scan_lines(*file, progress);
-  });
+  };
+  auto index = line_index(*file, kLineKind, index_paths, scan);
   if (compression) {
     return open_compressed(file, *compression, index_paths, std::move(cache),
                            progress);

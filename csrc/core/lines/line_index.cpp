@@ -7,13 +7,6 @@
 #include "core/lines/line_collector.hpp"
 
 namespace gristmill {
-namespace {
-
-// Stored in an index in place of the hash that other formats have.  It stands
-// for files of lines.
-constexpr std::uint64_t kLineKind = 0x316e696c;  // "lin1"
-
-}  // namespace
 
 Result<PackedChunks> scan_lines(const File& file, ScanProgress& progress) {
   LineCollector lines;
@@ -25,10 +18,10 @@ Result<PackedChunks> scan_lines(const File& file, ScanProgress& progress) {
 }
 
 Result<std::unique_ptr<const SpanIndex>> line_index(
-    const File& file, std::span<const std::string> index_paths,
-    const ScanLines& scan) {
+    const File& file, std::uint64_t kind,
+    std::span<const std::string> index_paths, const ScanLines& scan) {
   auto [records, path] =
-      TRY(load_or_scan_places(file, kLineKind, index_paths, scan));
+      TRY(load_or_scan_places(file, kind, index_paths, scan));
   return std::unique_ptr<const SpanIndex>(
       std::make_unique<ScannedIndex>(std::move(records), std::move(path)));
 }

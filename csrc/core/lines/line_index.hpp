@@ -3,6 +3,7 @@
 // Thread safety: any thread may call this, also for the same file.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -24,11 +25,12 @@ using ScanLines = std::function<Result<PackedChunks>()>;
 // and "\r" is blank.
 //
 // Loads the index from the first of `index_paths` that has the index of this
-// file.  Otherwise, calls `scan`, and saves the index at the first path that
+// file and `kind`, which is stored in place of the hash that other formats
+// have.  Otherwise, calls `scan`, and saves the index at the first path that
 // can be written.  Errors do not name the file.
 Result<std::unique_ptr<const SpanIndex>> line_index(
-    const File& file, std::span<const std::string> index_paths,
-    const ScanLines& scan);
+    const File& file, std::uint64_t kind,
+    std::span<const std::string> index_paths, const ScanLines& scan);
 
 // Finds the lines in one pass over the file.
 Result<PackedChunks> scan_lines(const File& file, ScanProgress& progress);

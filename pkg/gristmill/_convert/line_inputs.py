@@ -14,6 +14,9 @@ from gristmill._convert.compressed_text import is_compressed, open_text
 from gristmill._convert.errors import ConversionError
 from gristmill._convert.inputs import ScannedInput, reading
 
+# A line with only these bytes is not a record, as in `_core.open_line_file`.
+BLANKS = b" \t\r\n"
+
 
 @dataclasses.dataclass(frozen=True)
 class LinesInput(ScannedInput):
@@ -48,7 +51,7 @@ class LinesInput(ScannedInput):
         """Yield the lines that are not blank, each after its number, from 1."""
         with reading(self.path), open_text(self.path) as file:
             for line_number, line in enumerate(file, start=1):
-                if not line.isspace():
+                if line.strip(BLANKS):
                     yield line_number, line.removesuffix(b"\n").removesuffix(b"\r")
 
 

@@ -166,16 +166,16 @@ class Opener:
                 unpack(self._find(path), codec, size, file)
         else:
             file = self._find(path)
-        if self.digests:
-            algorithm, digests = self.digests
-            try:
+        try:
+            if self.digests:
+                algorithm, digests = self.digests
                 check_hash(file, path, algorithm, digests[part])
-            except CorruptRecord:
-                if codec:  # The next run decompresses the shard again.
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(self.copies[part])
-                raise
-        return _core.open_mds_shard(file, self.access, samples, size)
+            return _core.open_mds_shard(file, self.access, samples, size)
+        except CorruptRecord:
+            if codec:  # The next run decompresses the shard again.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.copies[part])
+            raise
 
     def _find(self, path: str) -> str | RemoteFile:
         return find_file(path, self.access, self.storage_options, self.remote_options)

@@ -47,7 +47,10 @@ IMAGES = frozenset(
     | {"list[pil]", "list[jpeg]", "list[png]"}
 )
 
-DAMAGE = (ValueError, LookupError, ArithmeticError, EOFError, OSError, struct.error)
+DAMAGE = (
+    *(ValueError, LookupError, ArithmeticError, EOFError, OSError, struct.error),
+    RecursionError,  # JSON with many levels.
+)
 
 
 class DecodeError(ValueError):
@@ -267,6 +270,9 @@ def _image(images: ModuleType, record: bytes, begin: int, end: int) -> Any:
 def _raw_image(images: ModuleType, record: bytes, begin: int, end: int) -> Any:
     width, height, mode_bytes = struct.unpack_from("<3I", record, begin)
     pixels = begin + 12 + mode_bytes
+    # Before their memory is allocated: a byte has at most 8 pixels.
+    if width * height > 8 * max(end - pixels, 0):
+        raise ValueError(f"{width} x {height} pixels do not fit")
     mode = record[begin + 12 : pixels].decode()
     return images.frombytes(mode, (width, height), record[pixels:end])
 

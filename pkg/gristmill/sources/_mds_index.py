@@ -74,7 +74,7 @@ def read_indices(
             ]
         except CorruptRecord:
             raise
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptRecord(
                 f"{path}: not an index of MosaicML Streaming, or damaged: {error}"
             ) from None
@@ -223,5 +223,7 @@ class _Parser:
 def _count(entry: Any, name: str, least: int) -> int:
     value: int = _field(entry, name, int)
     if not least <= value < 2**32:
-        raise _BadIndexError(f"{name} must be at least {least}, got {value}")
+        raise _BadIndexError(
+            f"{name} must be at least {least} and less than 2**32, got {value}"
+        )
     return value

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gristmill.sources._concat_and_chunk import ConcatAndChunkDataSource
 
 Tokens = npt.NDArray[np.number[Any]]
+INT64_MAX = np.iinfo(np.int64).max
 Numbers = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 
 
@@ -59,9 +60,10 @@ class TokenSource(RecordSource[Tokens]):
             OSError: A file cannot be opened.
             CorruptRecord: An index lists a record outside of its file.
         """
+        # A file that was opened again may have more records than at first.
         parts = [
-            self._reader.lengths(part, self._dtype.itemsize)
-            for part in range(len(self._paths))
+            self._reader.lengths(part, self._dtype.itemsize)[:count]
+            for part, count in enumerate(self.records_per_file())
         ]
         lengths = parts[0] if len(parts) == 1 else np.concatenate(parts)
         lengths.flags.writeable = False
@@ -142,4 +144,9 @@ class TokenSource(RecordSource[Tokens]):
 def _as_int64(numbers: Numbers) -> Int64Array:
     if isinstance(numbers, np.ndarray) and numbers.dtype.kind in "iu":
         return np.ascontiguousarray(numbers, np.int64)
-    return np.array([*map(operator.index, numbers)], np.int64)
+    return np.array([_clamp(operator.index(number)) for number in numbers], np.int64)
+
+
+def _clamp(number: int) -> int:
+    # A number beyond int64 is not in any record.
+    return max(-1, min(number, INT64_MAX))

@@ -248,7 +248,7 @@ def test_examples_match_protobuf(integers, floats, texts, name):
 
 
 def test_lines_and_compressed_lines_are_records(tmp_path):
-    text = b'{"a": 1}\r\n\n \n[2]\nlast'
+    text = b'{"a": 1}\r\n\n \n[2]\n\f\nlast'
     (tmp_path / "plain.txt").write_bytes(text)
     (tmp_path / "gzip.txt").write_bytes(
         gzip.compress(text[:4]) + gzip.compress(text[4:])
@@ -259,7 +259,7 @@ def test_lines_and_compressed_lines_are_records(tmp_path):
         done = run("convert", path, tmp_path / name, "--from", "lines")
         assert done.status == 0, done.err
         found = read_array_record(tmp_path / f"{name}.array_record")
-        assert found == [b'{"a": 1}', b"[2]", b"last"]
+        assert found == [b'{"a": 1}', b"[2]", b"\f", b"last"]
 
 
 def test_truncated_zstd_is_named(tmp_path):
@@ -268,4 +268,5 @@ def test_truncated_zstd_is_named(tmp_path):
     path.write_bytes(content[:-5])
     done = run("convert", path, tmp_path / "x")
     assert done.status == 1
-    assert done.err == f"gristmill: {path}: Truncated compressed stream.\n"
+    expected = "damaged compressed data: the file ends within a zstd frame."
+    assert done.err == f"gristmill: {path}: {expected}\n"

@@ -183,6 +183,15 @@ def test_index_is_made_again_after_a_change(tmp_path):
         assert list(sources.JsonLinesDataSource(path)) == [line(n) for n in range(5)]
 
 
+def test_file_of_the_size_of_its_text_is_decompressed_again(tmp_path):
+    path = tmp_path / "train.jsonl"
+    text = text_of(range(50))
+    path.write_bytes(gzip.compress(text).ljust(len(text), b"\0"))
+    assert path.stat().st_size == len(text)
+    for _ in range(2):
+        assert list(sources.JsonLinesDataSource(path)) == [line(n) for n in range(50)]
+
+
 def test_far_file_equals_the_local_one(shards, tmp_path, monkeypatch):
     monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "cache"))
     for shard in shards:

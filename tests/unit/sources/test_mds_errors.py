@@ -4,6 +4,7 @@ import builtins
 import json
 import os
 import pathlib
+import struct
 
 import PIL.Image
 import pytest
@@ -118,7 +119,8 @@ BAD_INDICES = [
     ({"version": 3}, "version must be 2, got 3"),
     ({"format": "csv"}, "format must be 'mds', got \"csv\""),
     ({"samples": "1"}, 'samples must be a int, got "1"'),
-    ({"samples": -1}, "samples must be at least 0, got -1"),
+    ({"samples": -1}, "samples must be at least 0 and less than .*, got -1"),
+    ({"samples": 2**32}, r"less than 2\*\*32, got 4294967296"),
     ({"raw_data": None}, "raw_data must be a dict, got null"),
     ({"raw_data": {"basename": "../a", "bytes": 9}}, "in the data set's folder"),
     ({"raw_data": {"basename": "/a", "bytes": 9}}, "in the data set's folder"),
@@ -126,7 +128,10 @@ BAD_INDICES = [
     ({"column_names": []}, "differ in length"),
     ({"column_names": ["a", "a", "b"]}, "column_names must differ"),
     ({"column_names": [1, 2, 3]}, "column_names must be a str, got 1"),
-    ({"column_sizes": [-1, None, None]}, "column_sizes must be at least 0, got -1"),
+    (
+        {"column_sizes": [-1, None, None]},
+        "column_sizes must be at least 0 and .*, got -1",
+    ),
 ]
 
 
@@ -151,7 +156,9 @@ def test_unknown_compression_is_an_error(packed):
         sources.MDSDataSource(packed)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"version": 2}', "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "5", '{"version": 2}', "\0", "[" * 10**5]
+)
 def test_damaged_index_is_an_error(folder, text):
     pathlib.Path(folder, "index.json").write_text(text)
     with pytest.raises(errors.CorruptRecord, match=r"index\.json: not an index"):
@@ -187,12 +194,35 @@ def test_other_number_of_samples_is_an_error(folder):
         sources.MDSDataSource(folder)[0]
 
 
+def test_truncated_copy_is_an_error_once(packed, tmp_path):
+    options = {"cache_dir": tmp_path / "cache"}
+    first = sources.MDSDataSource(packed, **options)[0]["id"]
+    (copy,) = tmp_path.glob("cache/*-shard.00000.mds")
+    os.truncate(copy, 10)
+    with pytest.raises(errors.CorruptRecord, match="the file has 10, expected"):
+        sources.MDSDataSource(packed, **options)[0]
+    assert sources.MDSDataSource(packed, **options)[0]["id"] == first
+
+
 def test_truncation_after_opening_names_the_sample(folder):
     source = sources.MDSDataSource(folder)
     assert source[0]["id"] == 0
     os.truncate(shard(folder), shard(folder).stat().st_size - 1)
     with pytest.raises(errors.CorruptRecord, match=r"00000\.mds: .*sample \d at offs"):
         source.__getitems__(range(3))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value", "match"),
+    [
+        ("json", b"[" * 10**5, "RecursionError"),
+        ("pil", struct.pack("<3I", 40_000, 40_000, 1) + b"L\0", "pixels do not fit"),
+    ],
+)
+def test_damaged_value_needs_neither_stack_nor_memory(encoding, value, match):
+    columns = _mds_columns.Columns(("x",), (encoding,), (0,))
+    with pytest.raises(_mds_columns.DecodeError, match=match):
+        columns.decode(struct.pack("<I", len(value)) + value)
 
 
 @given(st.data())

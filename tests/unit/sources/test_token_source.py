@@ -149,6 +149,7 @@ def io_bytes():
         (([1], [-1], [1]), IndexError, "sequence 1 .*1 items, got -1 to 1"),
         (([3], [0], [1]), ValueError, "got 3 for the 3 records"),
         (([0, 1], [0], [1]), ValueError, "number of items, got 2, 1 and 1"),
+        (([0], [0], [2**64]), IndexError, "sequence 0 .*3 items, got 0 to "),
         (([0], [0.5], [1]), TypeError, "float"),
     ],
 )
@@ -170,6 +171,32 @@ def test_truncated_file_names_the_record_of_a_span(prefix, access):
         source.read_spans([0, 2], [1, 1], [2, 2])
     with pytest.raises(errors.CorruptRecord, match="document 2 at offset 8"):
         sources.MegatronDataSource(prefix, unit="document").lengths()
+
+
+@pytest.mark.parametrize("access", ["pread", "mmap"])
+def test_lengths_of_a_file_that_grew_are_those_of_its_first_records(tmp_path, access):
+    path = tmp_path / "train.npy"
+    np.array([1, 0, 2, 3, 0], np.uint16).tofile(path)
+    source = sources.TokenArrayDataSource(path, np.uint16, 0, access=access)
+    source.close()
+    np.array([1, 0, 2, 3, 0, 4, 0], np.uint16).tofile(path)
+    assert source.lengths().tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("access", ["pread", "mmap"])
+def test_document_of_a_part_of_a_token_is_named(tmp_path, access):
+    prefix = write_megatron(tmp_path / "train", [[[1, 2], [3]], [[4]]])
+    index = pathlib.Path(f"{prefix}.idx")
+    lists = struct.pack("<3i3q", 2, 1, 1, 0, 4, 6)
+    assert lists in index.read_bytes()
+    damaged = struct.pack("<3i3q", 2, 1, 1, 0, 3, 6)
+    index.write_bytes(index.read_bytes().replace(lists, damaged))
+    source = sources.MegatronDataSource(prefix, unit="document", access=access)
+    assert source[1].tolist() == [4]
+    with pytest.raises(errors.CorruptRecord, match="train: record 0 has 5 bytes"):
+        source[0]
+    with pytest.raises(errors.CorruptRecord, match=r"document 0 .* lists 5 bytes"):
+        source.lengths()
 
 
 def test_lengths_are_a_view_of_the_index(prefix):
