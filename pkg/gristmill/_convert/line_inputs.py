@@ -48,7 +48,8 @@ class LinesInput(ScannedInput):
         """Yield the lines that are not blank, each after its number, from 1."""
         with reading(self.path), open_text(self.path) as file:
             for line_number, line in enumerate(file, start=1):
-                if not line.isspace():
+                # Like the native reader: other white space is not blank.
+                if line.strip(b" \t\r\n"):
                     yield line_number, line.removesuffix(b"\n").removesuffix(b"\r")
 
 
