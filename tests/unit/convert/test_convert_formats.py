@@ -268,4 +268,4 @@ def test_truncated_zstd_is_named(tmp_path):
     path.write_bytes(content[:-5])
     done = run("convert", path, tmp_path / "x")
     assert done.status == 1
-    assert done.err == f"gristmill: {path}: Truncated compressed stream.\n"
+    assert f"{path}: damaged compressed data: the file ends within a zstd" in done.err
