@@ -147,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     writer = _writer_of(arguments, tokenizer)
     # Each process encodes in one thread.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    tokenizer.check_ids([*arguments.prefix, *arguments.suffix], writer)
     progress = Progress() if arguments.quiet else new_display()
     start = time.monotonic()
     with convert.ending(progress):

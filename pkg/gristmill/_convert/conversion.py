@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import tempfile
@@ -237,9 +238,8 @@ class Conversion:
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove files that exist, unless one of them is an input."""
-        input_paths = {os.path.realpath(source.path) for source in self.inputs}
         for path in paths:
-            if os.path.realpath(path) in input_paths:
+            if os.path.realpath(path) in self._input_paths:
                 raise ConversionError(
                     f"{path} is an input, and would be removed with the files of an"
                     " earlier conversion to this OUT. Choose another OUT."
@@ -251,6 +251,11 @@ class Conversion:
                 continue
             except OSError as error:
                 raise from_os_error(error, path) from error
+
+    @functools.cached_property
+    def _input_paths(self) -> set[str]:
+        """The paths of the inputs without links."""
+        return {os.path.realpath(source.path) for source in self.inputs}
 
     def _count(self, inputs: Sequence[Input]) -> None:
         """Count the records of each input, and store the counts in the journal."""

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,7 +81,7 @@ class TokenizerFile:
             raise from_os_error(error, path) from error
         self.sha256 = hashlib.sha256(content).hexdigest()
         try:
-            self._ids, dropout = _parse(json.loads(content))
+            self._ids, self._special, dropout = _parse(json.loads(content))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConversionError(
                 f"{path}: expected a tokenizer.json of the tokenizers library, found"
@@ -109,20 +109,43 @@ class TokenizerFile:
             )
         return self._ids[token]
 
+    def check_ids(self, tokens: Sequence[str], writer: PieceWriter) -> None:
+        """Check that a writer's library encodes special tokens as `id_of` says.
 
-def _parse(content: Any) -> tuple[dict[str, int], float]:
-    """Return the id of each token in a ``tokenizer.json``, and its dropout."""
+        A library may renumber those whose ids contradict the vocabulary. Other tokens
+        are ignored.
+
+        Raises:
+            ConversionError: The library has another id.
+        """
+        for token in self._special.intersection(tokens):
+            expected = self.id_of(token)
+            ids = writer.open().block_map([token])[0].tolist()
+            found = ids[len(writer.prefix) : len(ids) - len(writer.suffix)]
+            if expected not in found:
+                raise ConversionError(
+                    f"{self.path}: this file says that {token!r} has the id {expected},"
+                    f" but the library encodes it as {found}. Correct the id in a copy"
+                    " of the file."
+                )
+
+
+def _parse(content: Any) -> tuple[dict[str, int], set[str], float]:
+    """Return the ids of a ``tokenizer.json``, its special tokens, and its dropout."""
     model = content["model"]
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
         ids = dict(vocabulary)
     else:  # A Unigram model: pairs of a token and its score.
         ids = {token: number for number, (token, _) in enumerate(vocabulary)}
+    special = set()
     for token in content["added_tokens"]:
         ids[token["content"]] = token["id"]
+        if token.get("special"):
+            special.add(token["content"])
     if not all(type(number) is int for number in ids.values()):
         raise TypeError("An id is not an int.")
-    return ids, model.get("dropout") or 0.0
+    return ids, special, model.get("dropout") or 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Failed tokenizations name the cause and its place, and leave no output."""
 
+import gzip
 import json
 import sys
 
@@ -51,6 +52,33 @@ def test_wrong_line_is_located(tmp_path, tokenizer, line, expected):
     assert f"{path}: line 7: {expected}" in err
     assert left(tmp_path) == []
     assert not [name for name in names(tmp_path) if "piece" in name]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_other_white_space_is_not_a_blank_line(tmp_path, tokenizer, compress):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(compress(b'{"text": "a"}\n \t\r\n\x0b\x0c\n'))
+    status, err = fail(path, tmp_path / "x", "--tokenizer", tokenizer)
+    assert status == 1
+    assert f"{path}: line 3: this is not JSON" in err
+
+
+@pytest.mark.parametrize(("token", "number", "found"), [(EOS, 7, 1), ("<x>", 999, 290)])
+def test_special_token_that_library_renumbers_is_an_error(
+    tmp_path, token, number, found
+):
+    tokenizer = write_tokenizer(tmp_path / "tokenizer.json", vocabulary=290)
+    content = json.loads(tokenizer.read_text())
+    added = {**content["added_tokens"][1], "content": token, "id": number}
+    content["added_tokens"] = [content["added_tokens"][0], added]
+    tokenizer.write_text(json.dumps(content))
+    path = write_lines(tmp_path / "in.jsonl", ["a"])
+    options = ("--tokenizer", tokenizer, "--prefix", 2, "--suffix", token)
+    status, err = fail(path, tmp_path / "x", *options)
+    assert status == 1
+    assert f"{token!r} has the id {number}, but the library encodes it as" in err
+    assert f"as [{found}]. Correct the id" in err
+    assert run("tokenize", path, tmp_path / "x", *options[:4]).status == 0
 
 
 def test_wrong_records_of_other_inputs_are_located(tmp_path, tokenizer):
