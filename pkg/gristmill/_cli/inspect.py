@@ -104,7 +104,7 @@ def _add_options_of_tokens(add: Any) -> None:
     )
     add(
         "--dtype",
-        choices=token_contents.DTYPES,
+        choices=token_sets.DTYPES,
         metavar="DTYPE",
         help="the files are arrays of tokens of this dtype, or ArrayRecord files of"
         " them (default: the dtype in the manifest or the header)",

@@ -28,8 +28,6 @@ FORMATS = {
     "npy": "array of tokens",
     "arrayrecord": "ArrayRecord of tokens",
 }
-# The names of the dtypes of tokens.
-DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
 
 @dataclasses.dataclass(frozen=True)

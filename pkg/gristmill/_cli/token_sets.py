@@ -8,11 +8,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from gristmill._cli.file_formats import detect_format
 from gristmill._convert import finding
 from gristmill._convert.errors import ConversionError
 from gristmill._convert.inputs import reading
 from gristmill._convert.paths import files_below, stat_regular
 
+# The names of the dtypes of tokens.
+DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 MANIFEST = ".manifest.json"
 BIN, IDX = ".bin", ".idx"
 # Manifests are smaller, even of many shards.
@@ -77,7 +80,7 @@ def find_token_set(path: str, dtype: str | None, eos: str | None) -> TokenSet | 
             start = file.read(len(finding.ARRAY_RECORD_START))
         is_array_record = start == finding.ARRAY_RECORD_START
         return TokenSet(path, "arrayrecord" if is_array_record else "npy", (path,))
-    if path.endswith((BIN, IDX)):
+    if path.endswith((BIN, IDX)) and not _has_records(path):
         stem = os.path.splitext(path)[0]
         missing = stem + (IDX if path.endswith(BIN) else BIN)
         raise ConversionError(
@@ -85,6 +88,15 @@ def find_token_set(path: str, dtype: str | None, eos: str | None) -> TokenSet | 
             " such file. If it is an array of tokens, pass --dtype and --eos."
         )
     return None
+
+
+def _has_records(path: str) -> bool:
+    """Return whether a file has one of the formats of records."""
+    try:
+        detect_format(path)
+    except ConversionError:
+        return False
+    return True
 
 
 def find_token_sets(folder: str) -> tuple[list[TokenSet], set[str]]:
@@ -198,6 +210,8 @@ def _read_manifest(path: str) -> dict[str, Any] | None:
             manifest["format"] in ("megatron", "npy", "arrayrecord")
             and {"dtype", "eos_id", "tokenizer_sha256"} <= manifest.keys()
             and bool(manifest["shards"])
+            and manifest["dtype"] in DTYPES
+            and all(shard["files"] for shard in manifest["shards"])
             and all(
                 file["name"] == os.path.basename(file["name"]) and file["sha256"]
                 for shard in manifest["shards"]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from support.cli import run, write_array_record
+from support.cli import run, write_array_record, write_tf_record
 from support.token_files import write_megatron
 from support.tokenizers import EOS, documents, encode, write_tokenizer
 
@@ -180,3 +180,20 @@ def test_empty_array_has_no_histogram(tmp_path):
     (tmp_path / "empty.npy").touch()
     (found,) = inspected(tmp_path / "empty.npy", "--dtype", "uint16", "--eos", 0)
     assert (found["records"], found["tokens"], found["sizes"]) == (0, 0, None)
+
+
+def test_records_in_bin_file_are_not_tokens(tmp_path):
+    path = write_tf_record(tmp_path / "x.bin", [b"one", b"two"])
+    (found,) = inspected(path)
+    assert (found["format"], found["records"]) == ("TFRecord", 2)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"format": "npy"}', "\xff"])
+def test_other_manifest_is_an_error(tmp_path, content):
+    path = tmp_path / "x.manifest.json"
+    path.write_text(content)
+    done = run("inspect", path)
+    assert done.err == (
+        f"gristmill: {path}: expected a manifest of gristmill tokenize, found another"
+        " file.\n"
+    )
