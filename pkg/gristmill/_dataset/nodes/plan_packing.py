@@ -31,6 +31,7 @@ from gristmill._dataset.nodes.document_spans import (
     lengths_of,
     token_records_of,
 )
+from gristmill._dataset.nodes.mix import ConcatenateMapDataset, SelectionMapDataset
 from gristmill._dataset.nodes.pack_layout import at_least, pack_layout
 from gristmill._hot.layouts import PackLayout
 from gristmill._hot.packed_rows import RowWriter
@@ -267,6 +268,13 @@ def _as_leaves(document: Any) -> list[Any]:
     return [document]
 
 
+def _is_mix(node: Any) -> bool:
+    """Return whether a later epoch of a dataset may have other elements."""
+    return isinstance(node, SelectionMapDataset) and not isinstance(
+        node, ConcatenateMapDataset
+    )
+
+
 def _has_draws(parent: MapDataset[Any]) -> bool:
     """Return whether documents have other random draws in each epoch.
 
@@ -281,10 +289,11 @@ def _has_draws(parent: MapDataset[Any]) -> bool:
                 f"pack cannot follow {node._SPARSE}, which may drop documents. Select"
                 " documents by index before pack: ds[np.flatnonzero(mask)]."
             )
-        if has_draws and node._random == "order":
+        if has_draws and (node._random == "order" or _is_mix(node)):
             raise ValueError(
                 f"pack cannot follow {node} and random steps, which need documents that"
                 " have the same lengths in each epoch. Leave the shuffle out, and pass"
-                " a seed to pack, which shuffles documents and rows."
+                " a seed to pack, which shuffles documents and rows; or put the random"
+                " steps after pack."
             )
     return has_draws
