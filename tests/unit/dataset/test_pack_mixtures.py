@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -109,3 +111,16 @@ def test_mixtures_have_no_random_steps(parts):
         g.MapDataset.mix([drawn, drawn])[:5].pack(64, [1] * 5)
     joined = g.MapDataset.concatenate([drawn, drawn])
     assert len(joined.pack(64, lengths * 2, num_epochs=2)) > 0
+
+
+def test_copies_for_threads_and_processes_do_not_copy_lengths(tmp_path):
+    source = part(tmp_path, "c", 5, 10_000)
+    ds = source.pack(64, seed=2)
+    copied = copy.deepcopy(ds)
+    assert copied.plan is ds.plan
+    np.testing.assert_equal(copied[5], ds[5])
+    pickled = pickle.dumps(ds)
+    assert len(pickled) < 10_000
+    again = pickle.loads(pickled)
+    np.testing.assert_equal([*again], [*ds])
+    assert repr(again) == repr(ds)

@@ -6,10 +6,11 @@ has an index, and any worker, stream and rank can make it.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ from gristmill._dataset.nodes.document_spans import (
 )
 from gristmill._dataset.nodes.mix import ConcatenateMapDataset, SelectionMapDataset
 from gristmill._dataset.nodes.pack_layout import at_least, pack_layout
+from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._hot.layouts import PackLayout
 from gristmill._hot.packed_rows import RowWriter
 
@@ -100,6 +102,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             )
         span_costs = costs_of_spans(cost, self._layout.lengths[0])
         self._lengths = lengths_of(parent, lengths)
+        self._finds_lengths = lengths is None
         self.plan = _core.PackPlan(
             self._lengths,
             self._layout.lengths[0],
@@ -120,6 +123,31 @@ class PackMapDataset(BlockMapDataset[Any]):
     def _update_from_parents(self) -> None:
         # None: documents are elements of the parent, not parts of a source's records.
         self._records = token_records_of(self._parent)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        copied = copy.copy(self)  # Copies for threads have the same plan and lengths.
+        copied._parents = copy.deepcopy(self._parents, memo)
+        copied._update_from_parents()
+        return copied
+
+    def __copy__(self) -> Self:
+        copied = type(self).__new__(type(self))
+        copied.__dict__ |= self.__dict__
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._finds_lengths or type(self._parent) is not SourceMapDataset:
+            return self.__dict__
+        # The source's lengths may be in a mapped file, which processes share.
+        _, *plan = self.plan.__getstate__()
+        return self.__dict__ | {"plan": plan, "_lengths": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if self._lengths is None:
+            self._lengths = lengths_of(self._parent, None)
+            self.plan = _core.PackPlan.__new__(_core.PackPlan)
+            self.plan.__setstate__((self._lengths, *state["plan"]))
 
     def __len__(self) -> int:
         return self.plan.num_rows
