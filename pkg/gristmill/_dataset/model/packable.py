@@ -99,7 +99,8 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 documents are dicts.  All features are cut at the same cells, so they
                 have equal numbers.  Documents that are arrays become ``tokens``.
             lengths: The number of tokens of each document, ints of shape ``(n,)``, such
-                as from `measure_lengths`.  None if the source has tokens.
+                as from `measure_lengths`.  None if the source, or each source of a
+                `mix`, has tokens, or the mix counts them.
             **how: By name:
 
                 - method: "best_fit" (by default) packs the longest documents of a

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,14 +12,22 @@ import numpy.typing as npt
 
 from gristmill import monitoring
 from gristmill._base.argument_checks import kind
-from gristmill._base.types import Int64Array
-from gristmill._dataset.model.blocks import indices_from
+from gristmill._base.types import Indices, Int64Array
+from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.nodes.mix import SelectionMapDataset
 from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.nodes.with_options import WithOptionsBase, WithSeedBase
 from gristmill.sources._token_source import TokenSource
 
 Lengths: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+# Returns the lengths of the elements at some indices.
+FindLengths: TypeAlias = Callable[[Indices], npt.NDArray[Any]]
+
+# Elements whose lengths are found together.
+BLOCK = 1 << 16
 
 
 class Spans(NamedTuple):
@@ -43,23 +53,11 @@ class TokenRecords:
     Args:
         source: The source.
         order: Selects its records; None for all of them in their order.
-        length: The number of documents.
     """
 
-    def __init__(
-        self, source: TokenSource, order: IndexMapDataset[Any] | None, length: int
-    ) -> None:
+    def __init__(self, source: TokenSource, order: IndexMapDataset[Any] | None) -> None:
         self.source = source
-        self._order = order
-        self._length = length
-
-    def lengths(self) -> Lengths:
-        """Return the number of tokens of each document, without reading them."""
-        lengths: Any = self.source.lengths()
-        if self._order is None:
-            return lengths  # type: ignore[no-any-return]
-        selected: Lengths = lengths[self._keys(indices_from(0, self._length))]
-        return selected
+        self.order = order
 
     def read(self, spans: Spans) -> list[Any]:
         """Return the tokens of each span; only these are read."""
@@ -73,9 +71,9 @@ class TokenRecords:
 
     def _keys(self, documents: Int64Array) -> Int64Array:
         """Return the record of each document, in epoch 0."""
-        if self._order is None:
+        if self.order is None:
             return documents
-        return self._order.to_base_indices(documents) % len(self.source)
+        return self.order.to_base_indices(documents) % len(self.source)
 
 
 def token_records_of(dataset: MapDataset[Any]) -> TokenRecords | None:
@@ -87,7 +85,7 @@ def token_records_of(dataset: MapDataset[Any]) -> TokenRecords | None:
     source = base._source
     if not isinstance(source, TokenSource):
         return None
-    return TokenRecords(source, order, len(dataset))
+    return TokenRecords(source, order)
 
 
 def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths:
@@ -99,21 +97,81 @@ def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths
 
     Raises:
         TypeError: The lengths are not ints, or not known.
-        ValueError: There are not as many lengths as documents; or the lengths are not
-            those of the dataset's source.
+        ValueError: The dataset is endless; there are not as many lengths as documents;
+            or the lengths are not those of the dataset's source.
     """
-    records = token_records_of(dataset)
+    if len(dataset) >= ENDLESS:
+        raise ValueError(
+            f"pack needs documents that end, but {dataset} is endless. Leave out"
+            " repeat, pass epochs to mix, or select the first documents: ds[:count]."
+        )
     if given is None:
-        if records is None:
+        find = _find_lengths(dataset)
+        if find is None:
             raise TypeError(
                 f"The lengths of the elements of {dataset} are not known before they"
                 " are computed. Pass lengths=ds.measure_lengths(path), or an array"
                 " with the number of tokens of each element."
             )
-        return records.lengths()
+        return _lengths_of_all(dataset, find)
     lengths = _as_lengths(given, len(dataset))
-    if records is not None:
-        _check_equal(lengths, records.lengths())
+    if token_records_of(dataset) is not None:
+        _check_equal(lengths, lengths_of(dataset, None))
+    return lengths
+
+
+def _find_lengths(dataset: MapDataset[Any]) -> FindLengths | None:
+    """Return what finds the lengths of a dataset's elements; None if nothing does."""
+    if type(dataset) is SourceMapDataset:
+        source = dataset._source
+        if not isinstance(source, TokenSource):
+            return None
+        lengths = source.lengths()
+        return lambda indices: lengths[(indices % len(lengths)).astype(np.int64)]
+    if isinstance(dataset, (WithOptionsBase, WithSeedBase)):
+        return _find_lengths(dataset._parent)  # type: ignore[arg-type]
+    if isinstance(dataset, IndexMapDataset):
+        find_base, order = _find_lengths(dataset.base), dataset
+        if find_base is None:
+            return None
+        return lambda indices: find_base(order.to_base_indices(indices))
+    if not isinstance(dataset, SelectionMapDataset):
+        return None
+    if isinstance(dataset, PlannedMixMapDataset) and dataset._counts is not None:
+        finders: list[FindLengths] = [count.of for count in dataset._counts]
+    else:
+        found = [_find_lengths(parent) for parent in dataset._parents]
+        finders = [each for each in found if each is not None]
+        if len(finders) < len(found):
+            return None
+    return functools.partial(_find_in_mix, dataset, finders)
+
+
+def _find_in_mix(
+    mix: SelectionMapDataset[Any], finders: list[FindLengths], indices: Indices
+) -> npt.NDArray[Any]:
+    """Return the lengths of elements, given what finds those of each parent's."""
+    parents, parent_indices = mix._select(indices)
+    lengths = np.empty(len(indices), np.int64)
+    for number, find in enumerate(finders):
+        places = parents == number
+        if places.any():
+            lengths[places] = find(parent_indices[places])
+    return lengths
+
+
+def _lengths_of_all(dataset: MapDataset[Any], find: FindLengths) -> Lengths:
+    """Return the lengths of a dataset's elements."""
+    if type(dataset) is SourceMapDataset:
+        known: Any = dataset._source.lengths()
+        return known  # type: ignore[no-any-return]
+    lengths: Lengths = np.empty(len(dataset), np.int32)
+    for first in range(0, len(lengths), BLOCK):
+        indices = np.arange(first, min(first + BLOCK, len(lengths)))
+        found = find(indices)
+        if lengths.dtype == np.int32 and found.max() > np.iinfo(np.int32).max:
+            lengths = lengths.astype(np.int64)
+        lengths[first : first + len(found)] = found
     return lengths
 
 

@@ -6,10 +6,11 @@ has an index, and any worker, stream and rank can make it.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,9 @@ from gristmill._dataset.nodes.document_spans import (
     lengths_of,
     token_records_of,
 )
+from gristmill._dataset.nodes.mix import ConcatenateMapDataset, SelectionMapDataset
 from gristmill._dataset.nodes.pack_layout import at_least, pack_layout
+from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._hot.layouts import PackLayout
 from gristmill._hot.packed_rows import RowWriter
 
@@ -99,6 +102,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             )
         span_costs = costs_of_spans(cost, self._layout.lengths[0])
         self._lengths = lengths_of(parent, lengths)
+        self._finds_lengths = lengths is None
         self.plan = _core.PackPlan(
             self._lengths,
             self._layout.lengths[0],
@@ -119,6 +123,31 @@ class PackMapDataset(BlockMapDataset[Any]):
     def _update_from_parents(self) -> None:
         # None: documents are elements of the parent, not parts of a source's records.
         self._records = token_records_of(self._parent)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        copied = copy.copy(self)  # Copies for threads have the same plan and lengths.
+        copied._parents = copy.deepcopy(self._parents, memo)
+        copied._update_from_parents()
+        return copied
+
+    def __copy__(self) -> Self:
+        copied = type(self).__new__(type(self))
+        copied.__dict__ |= self.__dict__
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._finds_lengths or type(self._parent) is not SourceMapDataset:
+            return self.__dict__
+        # The source's lengths may be in a mapped file, which processes share.
+        _, *plan = self.plan.__getstate__()
+        return self.__dict__ | {"plan": plan, "_lengths": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if self._lengths is None:
+            self._lengths = lengths_of(self._parent, None)
+            self.plan = _core.PackPlan.__new__(_core.PackPlan)
+            self.plan.__setstate__((self._lengths, *state["plan"]))
 
     def __len__(self) -> int:
         return self.plan.num_rows
@@ -267,6 +296,13 @@ def _as_leaves(document: Any) -> list[Any]:
     return [document]
 
 
+def _is_mix(node: Any) -> bool:
+    """Return whether a later epoch of a dataset may have other elements."""
+    return isinstance(node, SelectionMapDataset) and not isinstance(
+        node, ConcatenateMapDataset
+    )
+
+
 def _has_draws(parent: MapDataset[Any]) -> bool:
     """Return whether documents have other random draws in each epoch.
 
@@ -281,10 +317,11 @@ def _has_draws(parent: MapDataset[Any]) -> bool:
                 f"pack cannot follow {node._SPARSE}, which may drop documents. Select"
                 " documents by index before pack: ds[np.flatnonzero(mask)]."
             )
-        if has_draws and node._random == "order":
+        if has_draws and (node._random == "order" or _is_mix(node)):
             raise ValueError(
                 f"pack cannot follow {node} and random steps, which need documents that"
                 " have the same lengths in each epoch. Leave the shuffle out, and pass"
-                " a seed to pack, which shuffles documents and rows."
+                " a seed to pack, which shuffles documents and rows; or put the random"
+                " steps after pack."
             )
     return has_draws

@@ -125,9 +125,12 @@ class TokenCount:
         self._lock = threading.Lock()
 
     def of_each(self, first: int, count: int) -> Int64Array:
-        indices: Indices = np.arange(first, first + count, dtype=np.int64)
-        found = _look_up(self.lengths, self._to_base, indices)
+        found = self.of(np.arange(first, first + count, dtype=np.int64))
         return found.astype(np.int64, copy=False)
+
+    def of(self, indices: Indices) -> npt.NDArray[Any]:
+        """Return the counts of some elements."""
+        return _look_up(self.lengths, self._to_base, indices)
 
     def before(self, index: int) -> int:
         period, offset = self._split(index)
@@ -183,8 +186,7 @@ class TokenCount:
         """Return the tokens of the blocks of `BLOCK` elements from some indices on."""
 
         def sum_block(first: int) -> int:
-            indices = np.arange(first, first + BLOCK, dtype=np.int64)
-            found = _look_up(self.lengths, self._to_base, indices)
+            found = self.of(np.arange(first, first + BLOCK, dtype=np.int64))
             return int(found.sum(dtype=np.int64))
 
         threads = threads_to_compute(len(firsts) // MIN_BLOCKS)
