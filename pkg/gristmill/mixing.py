@@ -24,7 +24,7 @@ MixUnit: TypeAlias = Literal["elements", "tokens"]
 ScheduleUnit: TypeAlias = Literal["batches", "elements", "tokens"]
 AtEnd: TypeAlias = Literal["stop", "drop"]
 Weights: TypeAlias = Sequence[float] | Mapping[str, float]
-# Weights change in so many steps from one point of a ramp to the next.
+# Weights change in this many steps from one point of a ramp to the next.
 RAMP_STEPS = 100
 
 

@@ -92,7 +92,7 @@ class ChunkCache {
 
   const std::size_t max_bytes_;
   std::atomic<std::uint64_t> next_id_{0};
-  // Of the process that used the cache last: this one, or the one it was forked
+  // The process that used the cache last: this one, or the one it was forked
   // from.  Null before the first use.
   std::atomic<Entries*> entries_{nullptr};
 };

@@ -30,7 +30,7 @@ class DocumentWindows {
   DocumentWindows(std::int64_t documents, std::int64_t max_window,
                   std::optional<std::uint32_t> seed);
 
-  // Returns the number of windows of an epoch; 0 if there are no documents.
+  // Returns the number of windows of an epoch; 0 without documents.
   [[nodiscard]] std::int64_t per_epoch() const noexcept { return per_epoch_; }
 
   // REQUIRES: there are documents; number >= 0.

@@ -18,7 +18,7 @@ namespace gristmill {
 namespace {
 
 constexpr unsigned kMaxCountingThreads = 16;
-// The room of a row that is not full is spread over at least so many rows.
+// The room of a row that is not full is spread over at least this many rows.
 constexpr std::size_t kMinBalancedRows = 64;
 
 Status no_such_row(std::int64_t row, std::int64_t rows) {

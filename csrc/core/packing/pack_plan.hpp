@@ -68,7 +68,7 @@ class PackPlan {
   Status epochs(std::span<std::int64_t> keys) const EXCLUDES(mutex_);
 
   // Returns the costs of rows, which are the sums over their spans.
-  // Fails like rows(), and with kInvalidArgument if there are no span_costs.
+  // Fails like rows(), and with kInvalidArgument without span_costs.
   [[nodiscard]] Result<std::vector<double>> costs(
       std::span<const std::int64_t> keys) const EXCLUDES(mutex_);
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceCount:
-    """What was delivered from one source.
+    """The counts of what was delivered from one source.
 
     Attributes:
         elements: The number of its records, at least in part.  A record counts again in

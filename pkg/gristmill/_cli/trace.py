@@ -1,4 +1,4 @@
-"""``gristmill trace``: lists the records behind steps of a run."""
+"""``gristmill trace``: lists the records of steps of a run."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ParquetColumnInput(ParquetFileInput):
         if pyarrow.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         try:
-            # As bytes, because pyarrow does not say which row is not UTF-8.
+            # As bytes, because pyarrow's error does not name the row that is not UTF-8.
             yield from values.cast(pyarrow.large_binary()).to_pylist()
         except pyarrow.ArrowNotImplementedError:
             raise ConversionError(

@@ -77,7 +77,7 @@ cdef class DueStep:
 
     @property
     def ended(self):
-        """Whether each iterator had no element at its turn."""
+        """For each iterator, True if it had no element at its turn."""
         return [bool(each) for each in self._ended]
 
     def set_counts(self, elements, tokens, ended):

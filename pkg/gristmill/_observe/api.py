@@ -27,7 +27,7 @@ from gristmill.config import config
 def open_chain(
     dataset: Any, open_iterator: Callable[[Any], Any], is_users_chain: bool
 ) -> Any:
-    """Return an iterator over a chain, which is observed as the settings say.
+    """Return an iterator over a chain, which is observed according to the settings.
 
     Args:
         dataset: The chain's last node.

@@ -227,7 +227,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         }
 
     def begin_of_last_row(self, key: Any) -> int:
-        """Return where the first element of the last row was split before it, or 0."""
+        """Return the cells of the last row's first element that an earlier row has."""
         begin, _ = self._rest_slices.get(key, NOTHING_LEFT)
         return max(begin, 0) if self._rows_returned == 1 else 0
 

@@ -54,7 +54,7 @@ def mix_iter_datasets(
 
 
 class CountedMixIterDataset(ParentSpec, IterDataset[T]):
-    """Takes from the parent that lags most behind its share.
+    """Takes from the parent with the largest gap to its share.
 
     Args:
         parents: The datasets.

@@ -93,7 +93,7 @@ def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths
 
     Args:
         dataset: The documents.
-        given: The user's lengths; None if the dataset's source knows them.
+        given: The user's lengths; None if the dataset's source has them.
 
     Raises:
         TypeError: The lengths are not ints, or not known.

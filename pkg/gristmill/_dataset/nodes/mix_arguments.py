@@ -22,7 +22,7 @@ from gristmill.mixing import (
 
 @dataclasses.dataclass(frozen=True)
 class MixRule:
-    """How a mixture selects the dataset of its next element.
+    """The rule by which a mixture selects the dataset of its next element.
 
     Attributes:
         names: The names of the datasets in the order of their numbers, or None.

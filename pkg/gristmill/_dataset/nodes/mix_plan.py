@@ -30,7 +30,7 @@ from gristmill.mixing import Stage
 # largest after windows one after another.
 WINDOW = 1 << 10
 MAX_WINDOW = 1 << 14
-# Up to so many positions, computing the order is faster than counting.
+# Up to this many positions, computing the order is faster than counting.
 MAX_WALK = 1 << 16
 MAX_WINDOWS = 4
 MAX_POINTS = 1 << 12

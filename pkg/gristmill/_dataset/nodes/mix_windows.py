@@ -34,7 +34,7 @@ class PlanPart:
 
 @dataclasses.dataclass(frozen=True)
 class PlanPoint:
-    """What was delivered before a position.
+    """The state of a mixture before a position.
 
     Attributes:
         position: The position.

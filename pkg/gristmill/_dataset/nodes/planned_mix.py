@@ -117,7 +117,7 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        # Sums of lengths are computed again where they are needed, but the length of
+        # Sums of lengths are computed again when they are needed, but the length of
         # the mixture only once.
         state = self.__dict__ | {"_length": len(self), "_plans": {}}
         state.pop("_counts", None)

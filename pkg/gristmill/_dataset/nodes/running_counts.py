@@ -28,7 +28,7 @@ from gristmill._dataset.nodes.shard import WrapMapDataset
 from gristmill._dataset.nodes.window_shuffle import WindowShuffleMapDataset
 from gristmill._dataset.nodes.with_options import WithOptionsBase, WithSeedBase
 
-# Sums are kept at each multiple of so many elements.
+# Sums are kept at each multiple of this many elements.
 BLOCK = 1 << 14
 # The most blocks that are added up before checking whether they are enough, and the
 # fewest for a thread.

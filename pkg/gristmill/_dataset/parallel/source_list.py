@@ -125,7 +125,7 @@ class SourceList:
         self._datasets: list[Any] = []
         # The names of the parts of mixtures that each source is in.
         self._labels: list[dict[str, None]] = []
-        # Whether each source is read only by rows whose plan has its lengths.
+        # True for a source that is read only by rows whose plan has its lengths.
         self._is_packed: list[bool] = []
         # The lengths of the records of each source; None if they are not known.
         self._lengths: dict[int, Lengths] = {}

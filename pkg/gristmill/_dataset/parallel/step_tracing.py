@@ -1,4 +1,4 @@
-"""Finds the records behind the outputs of an iterator, one output after another."""
+"""Finds the records of the outputs of an iterator, one output after another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gristmill._dataset.parallel.traced_element import Ids
 
 
 class StepTracer:
-    """Finds the records behind the outputs of a chain.
+    """Finds the records of the outputs of a chain.
 
     Args:
         dataset: The last dataset of the chain.

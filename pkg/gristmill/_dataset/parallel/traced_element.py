@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Of each record: the number of its source in the chain, its key in the source, its
+# For each record: the number of its source in the chain, its key in the source, its
 # epoch, and the tokens [begin, end) of it that the output has.
 Ids = npt.NDArray[np.void]
 IDS_DTYPE = np.dtype(

@@ -153,7 +153,7 @@ class _SplitRowsIterator(NodeIterator[Any]):
         ids = np.zeros(len(cells), IDS_DTYPE)
         ids["source"], ids["key"] = cells[:, 0] - 1, cells[:, 1]
         ids["epoch"], ids["end"] = cells[:, 2], UNKNOWN_END
-        segments = np.cumsum(cells[:, 3])  # Of each id, from 1.
+        segments = np.cumsum(cells[:, 3])  # The segment of each id, from 1.
         feature = self._node._parent.span_feature
         if feature is not None and cells[:, 3].all():
             counts = np.bincount(row[f"{feature}_segment_ids"], minlength=len(ids) + 1)

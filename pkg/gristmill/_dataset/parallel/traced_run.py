@@ -45,7 +45,7 @@ class TracedRun:
         self._state = state
         self._sources = sources
         self._tally = Tally(len(sources))
-        # Whether outputs have parts of records.
+        # True if outputs have parts of records.
         self._splits = any(isinstance(node, _SPLITTING) for node in nodes)
         # The records that were counted, if several outputs may have the same one.
         self._seen: set[tuple[int, ...]] | None = None
@@ -54,7 +54,7 @@ class TracedRun:
 
     @property
     def can_continue(self) -> bool:
-        """Whether another run may count from the state where this one has ended."""
+        """True if another run may count from the final state of this one."""
         return self._seen is None
 
     def has_next(self) -> bool:
