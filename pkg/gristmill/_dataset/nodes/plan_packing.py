@@ -144,7 +144,7 @@ class PackMapDataset(BlockMapDataset[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        if self._lengths is None:
+        if state["_lengths"] is None:
             self._lengths = lengths_of(self._parent, None)
             plan: Any = _core.PackPlan.__new__(_core.PackPlan)
             plan.__setstate__((self._lengths, *state["plan"]))
