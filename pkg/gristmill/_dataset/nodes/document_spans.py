@@ -129,7 +129,8 @@ def _find_lengths(dataset: MapDataset[Any]) -> FindLengths | None:
         lengths = source.lengths()
         return lambda indices: lengths[(indices % len(lengths)).astype(np.int64)]
     if isinstance(dataset, (WithOptionsBase, WithSeedBase)):
-        return _find_lengths(dataset._parent)  # type: ignore[arg-type]
+        parent: Any = dataset._parent
+        return _find_lengths(parent)
     if isinstance(dataset, IndexMapDataset):
         find_base, order = _find_lengths(dataset.base), dataset
         if find_base is None:

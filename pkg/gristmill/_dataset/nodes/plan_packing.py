@@ -139,15 +139,16 @@ class PackMapDataset(BlockMapDataset[Any]):
         if not self._finds_lengths or type(self._parent) is not SourceMapDataset:
             return self.__dict__
         # The source's lengths may be in a mapped file, which processes share.
-        _, *plan = self.plan.__getstate__()
-        return self.__dict__ | {"plan": plan, "_lengths": None}
+        plan: Any = self.plan
+        return self.__dict__ | {"plan": plan.__getstate__()[1:], "_lengths": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        if self._lengths is None:
+        if state["_lengths"] is None:
             self._lengths = lengths_of(self._parent, None)
-            self.plan = _core.PackPlan.__new__(_core.PackPlan)
-            self.plan.__setstate__((self._lengths, *state["plan"]))
+            plan: Any = _core.PackPlan.__new__(_core.PackPlan)
+            plan.__setstate__((self._lengths, *state["plan"]))
+            self.plan = plan
 
     def __len__(self) -> int:
         return self.plan.num_rows
