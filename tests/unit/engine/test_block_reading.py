@@ -116,6 +116,7 @@ class Gone:
     """A file that is missing; `asked` counts the reads."""
 
     is_far = False
+    item_bytes = 1
 
     def __init__(self):
         self.asked = 0
