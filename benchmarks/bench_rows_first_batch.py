@@ -1,4 +1,4 @@
-"""Measures the first batch of Megatron's samples when there is no saved index.
+"""Measures the first batch of Megatron's samples without a saved index.
 
 Prints seconds from opening the files to 8 samples of 2,048 tokens, in a process that
 has imported its library; lower is better.  100 M documents (--records), or 10 M with
@@ -60,7 +60,7 @@ def _gristmill(settings: Settings) -> Measurement:
 
 
 class Tokenizer:
-    """What megatron.core asks of a tokenizer."""
+    """The tokenizer's attributes that megatron.core reads."""
 
     vocab_size = 50_000
     eod = 1

@@ -12,7 +12,7 @@ PAD = 9
 
 
 class Tokenizer:
-    """What a GPTDatasetConfig asks of a tokenizer."""
+    """The tokenizer's attributes that a GPTDatasetConfig reads."""
 
     vocab_size = 100
     eod = EOD

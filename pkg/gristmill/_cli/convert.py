@@ -173,7 +173,7 @@ def expand(arguments: argparse.Namespace) -> list[str]:
     """Return the paths of the inputs, after checking the output.
 
     Raises:
-        CommandError: There is no such input, or the output would be in one of them.
+        CommandError: An input does not exist, or the output would be in one.
     """
     if arguments.output.endswith("/") or os.path.isdir(arguments.output):
         arguments.parser.error(

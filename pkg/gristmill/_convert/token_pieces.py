@@ -98,7 +98,7 @@ class TokenizerFile:
         """Return the id of a token; a decimal number is an id.
 
         Raises:
-            ConversionError: There is no such token.
+            ConversionError: The tokenizer does not have the token.
         """
         if token.isascii() and token.isdecimal() and int(token) <= self.largest_id:
             return int(token)

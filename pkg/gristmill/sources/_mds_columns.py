@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._base.pillow import import_pillow
 from gristmill._base.types import T
 
 __all__ = ["Columns", "DecodeError"]
@@ -236,11 +237,13 @@ def _array(
 def _image_decoder(encoding: str) -> Decode:
     """Return the Decode of images, which are PIL images."""
     if encoding == "pil":
-        return functools.partial(_raw_image, _pillow())
+        return functools.partial(_raw_image, import_pillow("sources.MDSDataSource"))
     if encoding in ("jpeg", "png"):
-        return functools.partial(_image, _pillow())
+        return functools.partial(_image, import_pillow("sources.MDSDataSource"))
     if encoding in ("jpeg_array", "jpegarray"):
-        return functools.partial(_list, functools.partial(_image, _pillow()), 0)
+        return functools.partial(
+            _list, functools.partial(_image, import_pillow("sources.MDSDataSource")), 0
+        )
     # The first 4 bytes of a list mean nothing.
     element = _image_decoder(encoding.removeprefix("list[").removesuffix("]"))
     return functools.partial(_list, element, 4)
@@ -275,17 +278,3 @@ def _raw_image(images: ModuleType, record: bytes, begin: int, end: int) -> Any:
         raise ValueError(f"{width} x {height} pixels do not fit")
     mode = record[begin + 12 : pixels].decode()
     return images.frombytes(mode, (width, height), record[pixels:end])
-
-
-def _pillow() -> ModuleType:
-    try:
-        import PIL.Image
-    except ModuleNotFoundError as error:
-        if error.name != "PIL":
-            raise
-        raise ImportError(
-            "sources.MDSDataSource needs the pillow package to read images. Install it"
-            " with: pip install 'gristmill[image]'"
-        ) from error
-    images: ModuleType = PIL.Image
-    return images

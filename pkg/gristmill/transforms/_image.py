@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import io
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._base.pillow import import_pillow
 from gristmill.errors import CorruptRecord
 from gristmill.transforms._decoding import Decoder
 from gristmill.transforms._image_task import FILTERS, ImageTask
@@ -24,6 +25,8 @@ _DEFAULT_RESULT_MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}
 _DEFAULT_RESULT_MODES |= dict.fromkeys(("PA", "RGBA", "RGBa"), "RGBA")
 # Pillow warns about larger images.
 MAX_PIXELS = 89_478_485
+
+_pillow = functools.partial(import_pillow, "transforms.DecodeImage")
 
 
 class DecodeImage(Decoder):
@@ -247,17 +250,3 @@ class DecodeImage(Decoder):
 
 def _decode_error(data: memoryview, reason: str) -> CorruptRecord:
     return CorruptRecord(f"{len(data)} bytes cannot be decoded as an image: {reason}")
-
-
-def _pillow() -> ModuleType:
-    try:
-        import PIL.Image
-    except ModuleNotFoundError as error:
-        if error.name != "PIL":
-            raise
-        raise ImportError(
-            "transforms.DecodeImage needs the pillow package. Install it with:"
-            " pip install 'gristmill[image]'"
-        ) from error
-    images: ModuleType = PIL.Image
-    return images
