@@ -74,6 +74,18 @@ def test_stages_are_the_steps_of_ramps():
     ]
 
 
+def test_weights_may_change_at_each_element():
+    points = [(n, [n % 3 == 0, n % 3 > 0]) for n in range(1000)]
+    schedule = g.MixSchedule(points, unit="elements")
+    mixed = g.MapDataset.mix(endless(), schedule)
+    expected = [n % 3 == 0 for n in range(999)]
+    assert of_first(mixed, 999) == expected
+    iterator = iter(
+        g.IterDataset.mix([each.to_iter_dataset() for each in endless()], schedule)
+    )
+    assert [each < 10 for each in itertools.islice(iterator, 999)] == expected
+
+
 def test_points_may_have_names():
     schedule = g.MixSchedule([(0, {"b": 3, "a": 1})], unit="elements")
     datasets = dict(zip("ab", endless(), strict=True))

@@ -21,7 +21,7 @@ from gristmill._dataset.nodes.mix_arguments import (
     parse_rule,
     repeat_datasets,
 )
-from gristmill._dataset.nodes.mix_shares import Shares, stage_at
+from gristmill._dataset.nodes.mix_shares import Shares, next_start, stage_at
 from gristmill._dataset.nodes.repeat import RepeatIterDataset
 from gristmill._hot import due_step
 from gristmill.errors import StateMismatch
@@ -148,8 +148,7 @@ class CountedMixDatasetIterator(NodeIterator[T]):
                 weights, self._delivered(), self.counts.ended
             )
             self._set_shares(shares)
-        following = stages[stage + 1 :]
-        self._next_start = following[0].start / streams if following else math.inf
+        self._next_start = next_start(stages, stage) / streams
 
     def get_state(self) -> Any:
         """Return the position and the counts, and the states of the parents."""

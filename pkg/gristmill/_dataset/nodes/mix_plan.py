@@ -223,10 +223,9 @@ class MixPlan:
         limit = self._order.next_start(point)
         late_time = math.inf  # Here, the position or the limit is already passed.
         while True:
-            rates = self._rates(point)
-            if rates is None:
+            elements, progress = self._order.rates(point)
+            if not elements:
                 return point
-            elements, progress = rates
             time = min(point.due(n) for n in self._order.active(point))
             span = (limit - point.progress) / progress if progress else math.inf
             if position is not None:
@@ -245,16 +244,6 @@ class MixPlan:
             else:
                 point = found
                 self._keep_point(point)
-
-    def _rates(self, point: PlanPoint) -> tuple[float, float] | None:
-        """Return the elements, and the progress, of a unit of time; None at the end."""
-        elements = progress = 0.0
-        for number in self._order.active(point):
-            part = self._parts[number]
-            rate = point.shares.weights[number] / part.shares.mean
-            elements += rate
-            progress += rate * part.progress.mean
-        return (elements, progress) if elements else None
 
     def _count_before(
         self, point: PlanPoint, time: float, before: int = 0

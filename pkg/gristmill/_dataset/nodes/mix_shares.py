@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 from gristmill.mixing import Stage
+
+_start_of = operator.attrgetter("start")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +77,9 @@ def start_of_shares(weights: tuple[float, ...], delivered: Sequence[int]) -> Sha
 
 def stage_at(stages: Sequence[Stage], progress: float) -> int:
     """Return the number of the stage after `progress` tokens or elements."""
-    number = 0
-    while number + 1 < len(stages) and stages[number + 1].start <= progress:
-        number += 1
-    return number
+    return max(bisect_right(stages, progress, key=_start_of) - 1, 0)
+
+
+def next_start(stages: Sequence[Stage], number: int) -> float:
+    """Return the start of the stage after stage `number`; inf if that is the last."""
+    return stages[number + 1].start if number + 1 < len(stages) else math.inf

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill._base.types import Int64Array
-from gristmill._dataset.nodes.mix_shares import Shares, stage_at
+from gristmill._dataset.nodes.mix_shares import Shares, next_start, stage_at
 from gristmill._dataset.nodes.running_counts import RunningCount
 from gristmill.mixing import Stage
 
@@ -100,6 +100,16 @@ class PlanWindows:
             if point.shares.weights[number] and index != part.end
         ]
 
+    def rates(self, point: PlanPoint) -> tuple[float, float]:
+        """Return the mean elements, and progress, of a unit of time; 0 at the end."""
+        elements = progress = 0.0
+        for number in self.active(point):
+            part = self.parts[number]
+            rate = point.shares.weights[number] / part.shares.mean
+            elements += rate
+            progress += rate * part.progress.mean
+        return elements, progress
+
     def after(self, point: PlanPoint, size: int) -> PlanWindow:
         """Return the window that starts at a point; empty at the end of the plan.
 
@@ -111,6 +121,11 @@ class PlanWindows:
         if not active:
             empty = np.empty(0, np.int64)
             return PlanWindow(point, empty, empty, point)
+        limit = self.next_start(point)
+        elements, progress_rate = self.rates(point)
+        if (limit - point.progress) * elements < size * progress_rate:
+            # The elements after the stage would be dropped.
+            size = int((limit - point.progress) * elements / progress_rate) + 1
         pieces = self._pieces_after(point, active, size)
         order = np.argsort(
             np.concatenate([piece.times for piece in pieces]), kind="stable"
@@ -119,7 +134,6 @@ class PlanWindows:
         indices = np.concatenate([piece.indices for piece in pieces])[order]
         progress = np.concatenate([piece.progress for piece in pieces])[order]
         after = point.progress + np.cumsum(progress)
-        limit = self.next_start(point)
         count = min(int(np.searchsorted(after, limit)) + 1, len(order))
         taken = np.bincount(numbers[:count], minlength=len(self.parts)).tolist()
         delivered = list(point.delivered)
@@ -174,8 +188,7 @@ class PlanWindows:
 
     def next_start(self, point: PlanPoint) -> float:
         """Return the start of the stage after a point's; inf in the last stage."""
-        following = self.stages[point.stage + 1 :]
-        return float(following[0].start) if following else math.inf
+        return next_start(self.stages, point.stage)
 
     def _at_next_stage(self, point: PlanPoint, last: tuple[float, int]) -> PlanPoint:
         """Return a point with the weights of its progress.
