@@ -14,6 +14,8 @@ class DueStep:
         by_tokens: bool,
         progress_by_tokens: bool,
         drops: bool,
+        max_empty: int,
+        name_of: Callable[[int], str],
     ) -> None: ...
     @property
     def elements(self) -> list[int]: ...

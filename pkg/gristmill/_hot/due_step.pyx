@@ -32,6 +32,8 @@ cdef class DueStep:
         by_tokens: Whether weights are shares of tokens.
         progress_by_tokens: Whether `progress` counts tokens.
         drops: Whether to continue without iterators that have ended.
+        max_empty: The most elements in a row without tokens, if `by_tokens`.
+        name_of: A function that returns the name of an iterator, given its number.
 
     Attributes:
         index: The number of elements.
@@ -41,7 +43,7 @@ cdef class DueStep:
     """
 
     cdef list _parts
-    cdef object _count_tokens, _field
+    cdef object _count_tokens, _field, _name_of
     cdef bint _is_plain, _by_tokens, _progress_by_tokens, _drops
     cdef vector[int64_t] _elements, _tokens, _bases
     cdef vector[double] _weights, _leads, _dues
@@ -49,9 +51,19 @@ cdef class DueStep:
     cdef public int64_t index, progress
     cdef public bint stopped
     cdef readonly bint is_counting
+    cdef int64_t _max_empty, _empty_count
 
     def __init__(
-        self, parts, count_tokens, field, is_plain, by_tokens, progress_by_tokens, drops
+        self,
+        parts,
+        count_tokens,
+        field,
+        is_plain,
+        by_tokens,
+        progress_by_tokens,
+        drops,
+        max_empty,
+        name_of,
     ):
         cdef Py_ssize_t count
         self._parts = list(parts)
@@ -61,6 +73,8 @@ cdef class DueStep:
         self._by_tokens = by_tokens
         self._progress_by_tokens = progress_by_tokens
         self._drops = drops
+        self._max_empty = max_empty
+        self._name_of = name_of
         count = len(self._parts)
         self.set_counts([0] * count, [0] * count, [False] * count)
         self.set_shares([1.0] * count, [0.0] * count, [0] * count)
@@ -85,6 +99,7 @@ cdef class DueStep:
         self._elements = elements
         self._tokens = tokens
         self._ended = [1 if each else 0 for each in ended]
+        self._empty_count = 0
 
     def set_shares(self, weights, leads, bases):
         """Set the weights, see `mix_shares.Shares`."""
@@ -101,6 +116,7 @@ cdef class DueStep:
 
         Raises:
             StopIteration: An iterator has ended at its turn, or all have if `drops`.
+            ValueError: An iterator has returned too many elements without tokens.
         """
         cdef Py_ssize_t number, first
         cdef double due
@@ -113,6 +129,12 @@ cdef class DueStep:
                     first, due = number, self._dues[number]
             if first < 0:
                 break
+            if self._empty_count >= self._max_empty:
+                raise ValueError(
+                    f"The last {self._empty_count} elements of {self._name_of(first)}"
+                    " have no tokens, so it stays behind its share, and no other"
+                    " dataset has a turn. Leave out its empty elements."
+                )
             element = try_next(self._parts[first])
             if element is not NULL:
                 taken = take_ownership(element)
@@ -121,6 +143,7 @@ cdef class DueStep:
             if PyErr_Occurred() is not NULL:
                 self._fail(first)
             self._ended[first] = 1
+            self._empty_count = 0
             self._dues[first] = INFINITY
             if not self._drops:
                 break
@@ -140,6 +163,8 @@ cdef class DueStep:
         self._elements[number] += 1
         self._tokens[number] += tokens
         self.progress += tokens if self._progress_by_tokens else 1
+        if self._by_tokens:
+            self._empty_count = 0 if tokens else self._empty_count + 1
         self._update_due(number)
         return 0
 

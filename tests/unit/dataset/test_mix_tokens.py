@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import gristmill as g
-from gristmill._dataset.nodes import mix_plan, running_counts
+from gristmill._dataset.nodes import counted_mix, mix_plan, running_counts
 from gristmill.mixing import constant_stages, scheduled_stages
 from support.mix_oracle import mix_order
 
@@ -378,6 +378,34 @@ def test_failing_and_absent_elements_do_not_count():
     firsts = [each if each in (None, "failed") else each[0] for each in found]
     assert firsts == [0, 10, 1, 11, "failed", None, 4, 12, 5, 13]
     assert iterator.counts.elements == [5, 4]
+
+
+def test_part_that_returns_only_empty_elements_raises(monkeypatch):
+    monkeypatch.setattr(counted_mix, "MAX_EMPTY", 50)
+    parts = {"none": token_lists(0, [0]), "some": token_lists(1, [2] * 9)}
+    mixed = g.IterDataset.mix(parts, unit="tokens", epochs={"none": None, "some": 1})
+    iterator = iter(mixed)
+    assert [*itertools.islice(iterator, 50)] == [[]] * 50
+    for _ in range(2):
+        with pytest.raises(ValueError, match="last 50 elements of dataset 'none' have"):
+            next(iterator)
+    # Parts with some tokens, and mixtures by elements, may have as many.
+    parts["none"] = token_lists(0, [0] * 49 + [1] + [0] * 49)
+    assert len(list(g.IterDataset.mix(parts, unit="tokens", at_end="drop"))) == 108
+    schedule = g.MixSchedule([(0, [1, 0]), (9, [1, 1])], unit="tokens")
+    parts = [token_lists(0, [0] * 99)] * 2
+    assert len(list(g.IterDataset.mix(parts, schedule))) == 99
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_endless_part_whose_order_selects_no_tokens_raises():
+    part = g.MapDataset.range(8)
+    part = g.experimental.WindowShuffleMapDataset(part, window_size=2, seed=1)[:2]
+    lengths = [[0, 0, 0, 0, 0, 1, 0, 0], [1] * 8]
+    parts = {"first two": part.repeat(), "all": g.MapDataset.range(8)}
+    lengths = dict(zip(parts, lengths, strict=True))
+    with pytest.raises(ValueError, match="dataset 'first two' has no tokens"):
+        g.MapDataset.mix(parts, unit="tokens", lengths=lengths)
 
 
 def test_fields_and_functions_count_tokens():

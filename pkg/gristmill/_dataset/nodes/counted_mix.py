@@ -27,6 +27,8 @@ from gristmill._hot import due_step
 from gristmill.errors import StateMismatch
 from gristmill.mixing import AtEnd, MixSchedule, MixUnit, Weights
 
+# The most elements in a row without tokens, while weights are shares of tokens.
+MAX_EMPTY = 1 << 20
 # The keys of the state of each dataset: its counts, and its part of `Shares`.
 _SOURCE_KEYS = ("elements", "tokens", "ended", "weight", "lead", "base")
 
@@ -101,6 +103,8 @@ class CountedMixDatasetIterator(NodeIterator[T]):
             self._rule.unit == "tokens",
             self._rule.progress_unit == "tokens",
             self._rule.at_end == "drop",
+            MAX_EMPTY,
+            self._rule.name_of,
         )
         count = len(self._parents)
         # Entries of the state for datasets that are no longer in the mixture, by name.

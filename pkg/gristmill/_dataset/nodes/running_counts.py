@@ -36,6 +36,8 @@ MAX_BLOCKS = 256
 MIN_BLOCKS = 8
 # The most epochs whose sums are kept at once.
 MAX_EPOCHS = 4
+# The elements that are searched for a token, in epochs of all elements.
+SEARCHED_EPOCHS = 32
 # The most tokens of all elements together.
 MAX_TOKENS = 1 << 60
 # Returns when a dataset is due, given what it has delivered: an int, or an array.
@@ -113,8 +115,6 @@ class TokenCount:
         # another order.  0: there is no period.
         self._period, self._period_tokens = self._find_period(dataset)
         total = self.lengths.sum(dtype=np.int64)
-        if not total or (self._period and not self._period_tokens):
-            raise ValueError(f"{name} has no tokens. Leave it out of the mixture.")
         self.mean = float(total) / len(self.lengths)
         if self._period:
             self.mean = self._period_tokens / self._period
@@ -123,6 +123,8 @@ class TokenCount:
         # A period, a block of it, and the block's tokens before each of its elements.
         self._last_block: tuple[int, int, Int64Array] | None = None
         self._lock = threading.Lock()
+        if not total or not (self._period_tokens if self._period else self._sees_any()):
+            raise ValueError(f"{name} has no tokens. Leave it out of the mixture.")
 
     def of_each(self, first: int, count: int) -> Int64Array:
         found = self.of(np.arange(first, first + count, dtype=np.int64))
@@ -159,6 +161,16 @@ class TokenCount:
         # At the end of the block, the next block is due late.
         index = period * self._period + number * BLOCK + min(place, len(times) - 1)
         return max(index, start)
+
+    def _sees_any(self) -> bool:
+        """Return whether any of the elements has tokens, if there is no period.
+
+        Each epoch has other elements of the base.  If no token is among as many as in
+        `SEARCHED_EPOCHS` of the base, the order selects none with tokens.
+        """
+        most = 1 + SEARCHED_EPOCHS * len(self.lengths) // BLOCK
+        sums = self._sums_until(0, lambda sums: sums[-1] > 0 or len(sums) > most)
+        return sums[-1] > 0
 
     def _split(self, index: int) -> tuple[int, int]:
         """Return the period of an index, and its offset there."""
