@@ -34,11 +34,18 @@ class Documents:
         return self._lengths
 
 
+class DocumentsWithoutLengths(Documents):
+    """Serves the same documents; a mixture has to count their tokens."""
+
+    lengths = None
+
+
 SOURCES = [Documents(number, size) for number, size in enumerate(SIZES)]
 
 
-def documents(number=0):
-    return grain.MapDataset.source(SOURCES[number])
+def documents(number=0, kind=None):
+    source = SOURCES[number] if kind is None else kind(number, SIZES[number])
+    return grain.MapDataset.source(source)
 
 
 def features(tokens):
@@ -251,7 +258,10 @@ def chains(draw):
 @hypothesis.settings(max_examples=50)
 @hypothesis.given(chains(), st.lists(st.integers(0, 40), min_size=1, max_size=3))
 def test_counts_are_those_of_a_loop_over_elements(chain, stops):
-    ds, numbers = chain
+    check_at_stops(*chain, stops)
+
+
+def check_at_stops(ds, numbers, stops):
     iterator = iter(ds)
     expected = Expected()
     delivered = 0
@@ -263,6 +273,52 @@ def test_counts_are_those_of_a_loop_over_elements(chain, stops):
                 break
         check(iterator.consumed(), expected, numbers)
         check(ds.consumed(iterator.get_state()), expected, numbers)
+
+
+@st.composite
+def counting_chains(draw):
+    """Draw a chain with a mixture of sources without lengths, and their numbers."""
+    parts = []
+    numbers = sorted(draw(st.sets(st.integers(0, 2), min_size=1)))
+    for number in numbers:
+        ds = documents(number, DocumentsWithoutLengths)
+        ds = draw(st.sampled_from(MAP_STEPS))(ds).map(features).to_iter_dataset()
+        for name in draw(st.lists(st.sampled_from(sorted(ITER_STEPS)), max_size=1)):
+            ds = ITER_STEPS[name](ds)
+        parts.append(ds)
+    ds = grain.IterDataset.mix(parts, **BY_TOKENS)
+    for name in draw(st.lists(st.sampled_from(sorted(ITER_STEPS)), max_size=1)):
+        ds = ITER_STEPS[name](ds)
+    return GROUPS[draw(st.sampled_from(sorted(GROUPS)))](ds), numbers
+
+
+@hypothesis.settings(max_examples=30)
+@hypothesis.given(
+    counting_chains(), st.lists(st.integers(0, 40), min_size=1, max_size=3)
+)
+def test_mixtures_count_tokens_of_sources_without_lengths(chain, stops):
+    check_at_stops(*chain, stops)
+
+
+def test_tokens_are_unknown_if_a_mixture_does_not_see_each_record():
+    ds = documents(0, DocumentsWithoutLengths).to_iter_dataset()
+    both = documents(1, DocumentsWithoutLengths).to_iter_dataset()
+    both = grain.IterDataset.mix([both, documents(2).to_iter_dataset()])
+    cases = {
+        "source 0": [
+            grain.IterDataset.mix([ds], at_end="drop"),
+            grain.IterDataset.mix([ds.batch(1)], unit="tokens"),
+            grain.experimental.ZipIterDataset(
+                [grain.IterDataset.mix([ds], unit="tokens"), ds]
+            ),
+        ],
+        "source 1": [grain.IterDataset.mix([both], unit="tokens")],
+    }
+    for name, datasets in cases.items():
+        for each in datasets:
+            iterator = iter(each)
+            next(iterator)
+            assert iterator.consumed()[name].tokens is None
 
 
 @pytest.mark.multiprocess

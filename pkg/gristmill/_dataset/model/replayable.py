@@ -38,9 +38,9 @@ class Replayable(Generic[T]):
         Args:
             state: The result of `get_state` of an iterator over this chain.
             lengths: The tokens of each record of a source, ints of shape (n,), by the
-                name of the source.  By default, those that `MapDataset.mix` got, and
+                name of the source.  By default, those that `MapDataset.mix` got, or
                 those of sources with a method ``lengths()``, such as
-                `sources.MegatronDataSource`.
+                `sources.MegatronDataSource`, or what an `IterDataset.mix` has counted.
 
         Returns:
             A `SourceCount` with ``elements``, ``tokens`` and ``epochs`` for the name

@@ -267,7 +267,13 @@ def _trace_zip(dataset: Any, copied: Any) -> Any:
 
 def _trace_counted_mix(dataset: Any, copied: Any) -> Any:
     count_tokens = token_counter(dataset._tokens)
-    copied._tokens = lambda traced: count_tokens(traced.element)
+
+    def count_traced(traced: TracedElement) -> int:
+        tokens = count_tokens(traced.element)
+        traced.set_length(tokens)
+        return tokens
+
+    copied._tokens = count_traced
     return copied
 
 

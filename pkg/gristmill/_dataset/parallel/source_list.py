@@ -16,11 +16,13 @@ from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import is_ours
 from gristmill._dataset.nodes.counted_mix import CountedMixIterDataset
 from gristmill._dataset.nodes.elastic import ElasticIterator
+from gristmill._dataset.nodes.flat_map import FlatMapBase
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.iterable_source import IterableSourceDataset
 from gristmill._dataset.nodes.mix import MixedIterDataset, MixedMapDataset
 from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
+from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 
 # The number of tokens of each record of a source, by the source's name.
@@ -73,6 +75,11 @@ def names_of_parts(dataset: Any) -> Sequence[str] | None:
     return None
 
 
+def counts_tokens(dataset: Any) -> bool:
+    """Return whether a dataset is a mixture whose state has numbers of tokens."""
+    return isinstance(dataset, CountedMixIterDataset) and dataset._rule.counts_tokens
+
+
 def nodes_of(dataset: Any) -> Iterator[Any]:
     """Yield the nodes of a chain, those in workers and interleaved ones included."""
     nodes = [dataset]
@@ -81,12 +88,27 @@ def nodes_of(dataset: Any) -> Iterator[Any]:
         nodes += parts_of(node)
 
 
+def _is_leaf(dataset: Any) -> bool:
+    """Return whether a dataset is a source, and not a part that workers compute."""
+    return is_source(dataset) and not parts_of(dataset)
+
+
+def _has_one_record(dataset: Any) -> bool:
+    """Return whether each element is made of one record, all of the same source."""
+    nodes = list(nodes_of(dataset))
+    joins = any(
+        node._KIND == "batch" or isinstance(node, (FlatMapBase, ZipBase))
+        for node in nodes
+    )
+    return not joins and len({id(shared_part(n)) for n in nodes if _is_leaf(n)}) == 1
+
+
 class Tally:
     """Counts records and tokens by the number of their source.
 
     Attributes:
         elements: The number of records of each source.
-        tokens: The number of tokens of each source whose lengths are known.
+        tokens: The number of tokens of each source, if it is known.
     """
 
     __slots__ = ("elements", "tokens")
@@ -102,6 +124,10 @@ class Tally:
         pairs = zip(self.tokens, other.tokens, strict=True)
         self.tokens = [own + times * count for own, count in pairs]
         return self
+
+    def plus(self, other: Tally, times: int = 1) -> Tally:
+        """Return a new tally: this one, and another one several times."""
+        return Tally(len(self.elements)).add(self).add(other, times)
 
 
 class SourceList:
@@ -127,11 +153,13 @@ class SourceList:
         self._labels: list[dict[str, None]] = []
         # True for a source that is read only by rows whose plan has its lengths.
         self._is_packed: list[bool] = []
+        # True for a source that is read only by mixtures that count its tokens.
+        self._is_counted: list[bool] = []
         # The lengths of the records of each source; None if they are not known.
         self._lengths: dict[int, Lengths] = {}
         # Those that mixtures have, by the number of the source.
         self._lengths_in_mixtures: dict[int, Lengths] = {}
-        self._visit(dataset, (), False)
+        self._visit(dataset, (), False, False)
         self.names = self._choose_names()
         self._totals: dict[int, int] = {}
         self._given_lengths = dict(lengths or {})
@@ -159,6 +187,18 @@ class SourceList:
         """Return whether the lengths of a source's records are known."""
         return self._lengths_of(number) is not None
 
+    def counted_source_of(self, part: Any) -> int | None:
+        """Return the source of a part of a mixture that counts its tokens, or None.
+
+        It is None also if tokens are counted by lengths.
+        """
+        numbers = {self.number_of(node) for node in nodes_of(part) if _is_leaf(node)}
+        if len(numbers) > 1:
+            return None
+        (number,) = numbers
+        by_lengths = self.has_lengths(number) or self._is_packed[number]
+        return number if self._is_counted[number] and not by_lengths else None
+
     def tokens_of(self, number: int, keys: Any) -> int:
         """Return the tokens of some records: an array of keys, or a slice."""
         lengths = self._lengths_of(number)
@@ -180,7 +220,8 @@ class SourceList:
         counts = {}
         for number, name in enumerate(self.names):
             elements, records = tally.elements[number], self.record_count(number)
-            knows_tokens = self.has_lengths(number) or self._is_packed[number]
+            knows_tokens = self._is_packed[number] or self._is_counted[number]
+            knows_tokens |= self.has_lengths(number)
             tokens = tally.tokens[number] if knows_tokens else None
             epochs = elements / records if records else None
             counts[name] = SourceCount(elements, tokens, epochs)
@@ -191,16 +232,21 @@ class SourceList:
             self._lengths[number] = self._find_lengths(number)
         return self._lengths[number]
 
-    def _visit(self, dataset: Any, labels: tuple[str, ...], is_packed: bool) -> None:
+    def _visit(
+        self, dataset: Any, labels: tuple[str, ...], is_packed: bool, is_counted: bool
+    ) -> None:
         parts = parts_of(dataset)
-        if not parts and is_source(dataset):
+        if _is_leaf(dataset):
             number = self._add(dataset, labels)
             self._is_packed[number] &= is_packed
+            self._is_counted[number] &= is_counted
         is_packed |= isinstance(dataset, PackMapDataset)
         names = names_of_parts(dataset)
+        counts = counts_tokens(dataset)
         for number, part in enumerate(parts):
             label = () if names is None else (str(names[number]),)
-            self._visit(part, labels + label, is_packed)
+            is_counted_here = is_counted or (counts and _has_one_record(part))
+            self._visit(part, labels + label, is_packed, is_counted_here)
         if isinstance(dataset, PlannedMixMapDataset):
             for base, lengths in dataset.lengths_of_bases():
                 source = self.numbers.get(id(shared_part(base)))
@@ -219,6 +265,7 @@ class SourceList:
             self._datasets.append(dataset)
             self._labels.append({})
             self._is_packed.append(True)
+            self._is_counted.append(True)
         if labels:
             self._labels[number]["/".join(labels)] = None
         return number

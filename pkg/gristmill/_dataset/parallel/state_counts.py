@@ -52,6 +52,7 @@ from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterData
 from gristmill._dataset.parallel.source_list import (
     SourceList,
     Tally,
+    counts_tokens,
     names_of_parts,
     nodes_of,
 )
@@ -208,15 +209,17 @@ class StateCounter:
         return self._run(node, state).has_next()
 
     def _count_mixed(self, node: Any, state: Any, path: Path) -> Tally:
-        found = state["parents"]
-        if isinstance(found, Mapping):
-            found = [found.get(name) for name in names_of_parts(node) or ()]
-        tally = Tally(len(self._sources))
-        for number, (part, part_state) in enumerate(
-            zip(node._parents, found, strict=True)
-        ):
-            if part_state is not None:  # The part was not in the mixture.
-                tally.add(self._count(part, part_state, (*path, number)))
+        found, tally = state["parents"], Tally(len(self._sources))
+        keys = names_of_parts(node) or range(len(node._parents))
+        for number, (key, part) in enumerate(zip(keys, node._parents, strict=True)):
+            if isinstance(found, Mapping) and found.get(key) is None:
+                continue  # The part was not in the mixture.
+            counts = self._count(part, found[key], (*path, number))
+            tally.add(counts)
+            source = self._sources.counted_source_of(part)
+            if source is not None and counts_tokens(node):
+                tokens = state["sources"][key]["tokens"]
+                tally.tokens[source] += tokens - counts.tokens[source]
         return tally
 
     def _count_zip(self, node: Any, state: Any, path: Path) -> Tally:
@@ -292,55 +295,49 @@ class StateCounter:
         """Count the parent's elements before the batch, and those in returned rows."""
         rows = state["next_row"]
         start = {**state, "next_row": 0, "counter": state["counter"] - rows}
-        tally = Tally(len(self._sources))
-        tally.add(self._count(node._parent, state["parent"], path))
-        return tally.add(self._count_outputs(node, start, rows))
+        tally = self._count(node._parent, state["parent"], path)
+        return tally.plus(self._count_outputs(node, start, rows))
 
     def _count_split(self, node: Any, state: Any, path: Path) -> Tally:
         rows = state["elements_from_buffer_after_checkpoint"]
         start = {**state, "elements_from_buffer_after_checkpoint": 0}
         parent_state = state["parent_state"]
-        tally = Tally(len(self._sources))
-        tally.add(self._count(node._parent, parent_state, path))
+        tally = self._count(node._parent, parent_state, path)
         key = node.span_feature
         begin = state["remainder_slices"].get(key, NOTHING_LEFT)[0]
         if begin > 0:  # This part of the next element was delivered before.
             run = self._run(node._parent, parent_state)
-            tally.add(run.add_beginning(begin))
-        return tally.add(self._count_outputs(node, start, rows))
+            tally = tally.plus(run.add_beginning(begin))
+        return tally.plus(self._count_outputs(node, start, rows))
 
     def _count_rebatched(self, node: Any, state: Any, path: Path) -> Tally:
         if node._drop_remainder and not self._has_next(node, state):
             return self._count_by_running(node, state, path)
         rows, parent_state = state["batch_idx"], state["parent"]
-        tally = Tally(len(self._sources))
-        tally.add(self._count(node._parent, parent_state, path))
+        tally = self._count(node._parent, parent_state, path)
         if rows:
-            tally.add(self._run(node._parent, parent_state).add_rows(rows))
+            tally = tally.plus(self._run(node._parent, parent_state).add_rows(rows))
         return tally
 
     def _count_window(self, node: Any, state: Any, path: Path) -> Tally:
         parent_state = state["parent_window_start_state"]
-        tally = Tally(len(self._sources))
-        tally.add(self._count(node._parent, parent_state, path))
+        tally = self._count(node._parent, parent_state, path)
         start = {**state, "pos_in_window": 0}
-        return tally.add(self._count_outputs(node, start, state["pos_in_window"]))
+        return tally.plus(self._count_outputs(node, start, state["pos_in_window"]))
 
     def _count_block(self, node: Any, state: Any, path: Path) -> Tally:
-        tally = Tally(len(self._sources))
-        tally.add(self._count(node._parent, state["parent"], path))
+        tally = self._count(node._parent, state["parent"], path)
         count = state["given_of_block"]
-        return tally.add(self._count_outputs(node._parent, state["parent"], count))
+        return tally.plus(self._count_outputs(node._parent, state["parent"], count))
 
     def _count_buckets(self, node: Any, state: Any, path: Path) -> Tally:
         """Count the parent's elements, except those that wait."""
         if node._drop_remainder and not self._has_next(node, state):
             return self._count_by_running(node, state, path)
-        tally = Tally(len(self._sources))
-        tally.add(self._count(node._parent, state["parent"], path))
+        tally = self._count(node._parent, state["parent"], path)
         for _, position, offsets in json.loads(state["waiting"]):
             run = self._run(node._parent, position)
-            tally.add(run.add_outputs_at(offsets), -1)
+            tally = tally.plus(run.add_outputs_at(offsets), -1)
         return tally
 
     def _count_elastic(self, node: Any, state: Any, path: Path) -> Tally:

@@ -37,6 +37,11 @@ class TracedElement:
         """The ids of all records, of shape (n,) and dtype `IDS_DTYPE`."""
         return ids_of(self)
 
+    def set_length(self, tokens: int) -> None:
+        """Set the number of tokens of the element's only record, if it is unknown."""
+        if len(self.rows) == 1 and self.rows[0]["end"].tolist() == [UNKNOWN_END]:
+            self.rows = [with_span(self.rows[0], 0, tokens)]
+
 
 def ids_of(*elements: TracedElement | None) -> Ids:
     """Return the ids of all records of some elements; None for an absent one."""

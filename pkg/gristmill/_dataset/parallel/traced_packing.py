@@ -21,7 +21,6 @@ from gristmill._dataset.nodes.concat_split import columns_of
 from gristmill._dataset.nodes.map import MapIterDataset
 from gristmill._dataset.parallel.traced_element import (
     IDS_DTYPE,
-    UNKNOWN_END,
     Ids,
     TracedElement,
     with_span,
@@ -131,7 +130,7 @@ def _cells_of(traced: TracedElement) -> npt.NDArray[np.int64]:
     ids = traced.ids
     is_first = np.arange(len(ids)) == 0
     # Cells without an id are 0.
-    fields = [ids["source"] + 1, ids["key"], ids["epoch"], is_first]
+    fields = [ids["source"] + 1, ids["key"], ids["epoch"], is_first, ids["end"]]
     return np.stack(fields, axis=1, dtype=np.int64)
 
 
@@ -152,7 +151,7 @@ class _SplitRowsIterator(NodeIterator[Any]):
         cells = cells[cells[:, 0] > 0]
         ids = np.zeros(len(cells), IDS_DTYPE)
         ids["source"], ids["key"] = cells[:, 0] - 1, cells[:, 1]
-        ids["epoch"], ids["end"] = cells[:, 2], UNKNOWN_END
+        ids["epoch"], ids["end"] = cells[:, 2], cells[:, 4]
         segments = np.cumsum(cells[:, 3])  # The segment of each id, from 1.
         feature = self._node._parent.span_feature
         if feature is not None and cells[:, 3].all():

@@ -18,7 +18,12 @@ from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.parallel.record_tracing import ChainTracer
 from gristmill._dataset.parallel.single_thread import SingleThreadCopier
 from gristmill._dataset.parallel.source_list import SourceList, Tally, nodes_of
-from gristmill._dataset.parallel.traced_element import Ids, TracedElement, ids_of
+from gristmill._dataset.parallel.traced_element import (
+    UNKNOWN_END,
+    Ids,
+    TracedElement,
+    ids_of,
+)
 from gristmill._hot import cancellation
 from gristmill.errors import StateMismatch
 
@@ -176,9 +181,8 @@ class TracedRun:
         for number in np.unique(ids["source"]).tolist():
             own = ids[ids["source"] == number]
             tally.elements[number] += int(np.count_nonzero(own["begin"] == 0))
-            if not sources.has_lengths(number):
-                continue
-            if self._splits:
+            if self._splits or not sources.has_lengths(number):
+                own = own[own["end"] != UNKNOWN_END]
                 tally.tokens[number] += int((own["end"] - own["begin"]).sum())
             else:
                 tally.tokens[number] += sources.tokens_of(number, own["key"])
