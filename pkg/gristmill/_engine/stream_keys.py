@@ -122,7 +122,7 @@ class StreamKeys:
     def _fill(self, first: int, count: int) -> None:
         """Cache the keys of at least `count` positions from `first` on."""
         size = min(max(count, KEY_BLOCK), self.length - first)
-        self._cached = self._compute_block(first, size)
+        self._cached = self.compute_block(first, size)
         self._cached_at = first
 
     def window_left(self, position: int) -> int:
@@ -144,7 +144,7 @@ class StreamKeys:
         called to read ahead: the records last returned keep their generators.
         """
         if self._in_blocks:
-            block: list[Any] = self._compute_block(first, count)[0].tolist()
+            block: list[Any] = self.compute_block(first, count)[0].tolist()
             return block
         keys: list[Any] = []
         for position in range(first, first + count):
@@ -198,8 +198,11 @@ class StreamKeys:
         local = self._stream + position * program.streams
         return program.first_index + local * shard.shard_count + shard.shard_index
 
-    def _compute_block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
-        """Return the keys and global indices at `count` positions from `first` on."""
+    def compute_block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+        """Return the keys and global indices at `count` positions from `first` on.
+
+        REQUIRES: keys come in blocks.
+        """
         program, start = self._program, self._index(first)
         stride = program.streams * program.shard.shard_count
         try:

@@ -7,20 +7,13 @@ from typing import Any
 
 from gristmill import monitoring
 from gristmill._base.source_counts import SourceCount
-from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import build
 from gristmill._observe.published_counts import publish
 
 
 def consumed_of(
     iterator: Any, lengths: Mapping[str, Any] | None
 ) -> dict[str, SourceCount]:
-    """Return what an iterator has delivered; see `DatasetIterator.consumed`."""
-    if iterator._watch is None:
-        raise ValueError(
-            f"{iterator} is part of another iterator's chain. Call consumed() of the"
-            " iterator that iter(dataset) returned."
-        )
+    """Return what an iterator of datasets or of a `DataLoader` has delivered."""
     counter = _counter_of(iterator, lengths)
     counts: dict[str, SourceCount] = counter.count(iterator.get_state())
     if monitoring.is_on():
@@ -34,14 +27,13 @@ def count_for_report(iterator: Any) -> dict[str, SourceCount]:
 
     The numbers of a single source without tokens are not shown.
     """
-    if not isinstance(iterator, DatasetIterator) or iterator._watch is None:
-        return {}
-    kept = iterator._consumed_counter
     try:
+        kept = iterator._consumed_counter
         counter = _counter_of(iterator, kept[0] if kept else None)
         counts: dict[str, SourceCount] = counter.count_fast(iterator.get_state())
     except Exception:
-        # A source or a state is not known, or a user's method `lengths` is another one.
+        # It has no counter, a source or a state is not known, or a user's method
+        # `lengths` is another one.
         return {}
     shows_all = len(counts) > 1
     return {
@@ -54,7 +46,5 @@ def count_for_report(iterator: Any) -> dict[str, SourceCount]:
 def _counter_of(iterator: Any, lengths: Mapping[str, Any] | None) -> Any:
     kept = iterator._consumed_counter
     if kept is None or kept[0] is not lengths:
-        dataset = iterator._watch.dataset
-        counter = build("DatasetIterator.consumed_counter", dataset, lengths)
-        kept = iterator._consumed_counter = lengths, counter
+        kept = iterator._consumed_counter = lengths, iterator._new_counter(lengths)
     return kept[1]

@@ -29,6 +29,7 @@ from gristmill.options import MultiprocessingOptions, ReadOptions
 
 if TYPE_CHECKING:
     from gristmill._base.report import Report
+    from gristmill._base.source_counts import SourceCount
 
 
 class IteratedLoader(Protocol):
@@ -79,6 +80,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     # True after `set_state`.  `PassStart` then does not warn of a repeated epoch.
     _from_state = False
+    # Counts from the last call of `consumed` on; None before the first one.
+    _consumed_counter: Any = None
 
     def __init__(
         self,
@@ -193,6 +196,46 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def errors(self) -> BadRecords:
         """The records that were skipped or substituted: their number, and the last."""
         return self._error_counter.bad_records
+
+    def consumed(
+        self, lengths: collections.abc.Mapping[str, Any] | None = None
+    ) -> dict[str, SourceCount]:
+        """Count what was delivered so far from the source.
+
+        The numbers follow from the state, for any number of workers.  They are those of
+        this shard and this iterator alone: add up those of all shards.  Records that a
+        filter or `on_error` left out count.  Padding does not, nor do elements that
+        wait in buckets.
+
+        Args:
+            lengths: The tokens of each record, ints of shape (n,), by the name of the
+                source: its attribute ``name``, else its text.  By default those that
+                its method ``lengths()`` returns, if it has one.  Pass the same object
+                in each call, which then counts only what was delivered since the last.
+
+        Returns:
+            A `SourceCount` with ``elements``, ``tokens`` and ``epochs`` for the name of
+            the source.  Metrics and ``gristmill top`` show the last result.
+
+        Raises:
+            ValueError: `lengths` does not fit the source.
+            TypeError: An operation holds back records that no state describes.
+
+        Example:
+            >>> iterator = iter(gristmill.load([7, 8, 9, 10], batch_size=3))
+            >>> batch = next(iterator)
+            >>> iterator.consumed()["[7, 8, 9, 10]"].epochs
+            0.75
+        """
+        from gristmill._observe.accounting import consumed_of
+
+        return consumed_of(self, lengths)
+
+    def _new_counter(self, lengths: collections.abc.Mapping[str, Any] | None) -> Any:
+        """Return the counter of `consumed`."""
+        from gristmill.loader._consumed import LoaderCounter  # Imports datasets.
+
+        return LoaderCounter(self._data_loader, lengths)
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Return a report of what limits the speed, and which changes would help.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gristmill._dataset.model import observer
+from gristmill._dataset.model.node import build
 
 if TYPE_CHECKING:
     from gristmill._base.source_counts import SourceCount
@@ -51,3 +52,13 @@ class Accountable:
             b 1 elements, 5 tokens, 0.25 epochs
         """
         return observer.get_observer().consumed_of(self, lengths)
+
+    def _new_counter(self, lengths: Mapping[str, Any] | None) -> Any:
+        """Return the counter of `consumed`."""
+        iterator: Any = self
+        if iterator._watch is None:
+            raise ValueError(
+                f"{self} is part of another iterator's chain. Call consumed() of the"
+                " iterator that iter(dataset) returned."
+            )
+        return build("consumed_counter", iterator._watch.dataset, lengths)

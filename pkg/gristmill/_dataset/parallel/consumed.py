@@ -58,7 +58,7 @@ def consumed(
     return counter.count(state)
 
 
-@builds("DatasetIterator.consumed_counter")
+@builds("consumed_counter")
 def consumed_counter(
     dataset: Any, lengths: Mapping[str, Any] | None = None
 ) -> ConsumedCounter:
