@@ -53,6 +53,10 @@ class MeasuredMapDataset(_MeasuredBase, BlockMapDataset[T]):
     def __len__(self) -> int:
         return len(self._parent)
 
+    @property
+    def _ancestor(self) -> Any:
+        return self._parent
+
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
 

@@ -186,7 +186,7 @@ def test_costs_of_ranks_differ_by_two_percent(ranks):
     size = global_batch_size // ranks
     steps = len(deals[0]) // size
     own = np.stack(
-        [costs[each._to_parent_indices(np.arange(steps * size))] for each in deals]
+        [costs[each._to_ancestor_indices(np.arange(steps * size))] for each in deals]
     )
     sums = own.reshape(ranks, steps, size).sum(axis=2)
     ratios = sums.max(axis=0) / sums.mean(axis=0)

@@ -69,6 +69,15 @@ class BlockMapDataset(MapDataset[T]):
         """Return the elements at `indices`, of shape (n,)."""
         raise NotImplementedError
 
+    @property
+    def _ancestor(self) -> MapDataset[Any] | None:
+        """The dataset that has an element for each of this one's; see `ancestor_of`."""
+        return None
+
+    def _to_ancestor_indices(self, indices: Indices) -> Indices:
+        """Convert indices, of shape (n,), to those of `_ancestor`."""
+        return indices
+
 
 class StepMapDataset(BlockMapDataset[T]):
     """A dataset with the indices and the length of its parent.
@@ -82,6 +91,11 @@ class StepMapDataset(BlockMapDataset[T]):
 
     def __len__(self) -> int:
         return len(self._parent)
+
+    @property
+    def _ancestor(self) -> MapDataset[Any]:
+        parent: MapDataset[Any] = self._parent
+        return parent
 
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
@@ -221,6 +235,31 @@ def block_of(
                 note_element(error, dataset, dataset, index, "read")
             raise
     return results
+
+
+def ancestor_of(dataset: Any) -> Any:
+    """Return the dataset that has an element for each of a dataset's, or None.
+
+    Its elements are the same, or a step makes each of the dataset's from one of them.
+    The nodes in between only change indices: `_to_ancestor_indices` converts them.
+    """
+    is_ours = isinstance(dataset, BlockMapDataset) and is_built_in(type(dataset))
+    return dataset._ancestor if is_ours else None
+
+
+def origin_of(dataset: Any) -> Any:
+    """Return the farthest dataset that `ancestor_of` leads to."""
+    while (ancestor := ancestor_of(dataset)) is not None:
+        dataset = ancestor
+    return dataset
+
+
+def to_origin_indices(dataset: Any, indices: Indices) -> Indices:
+    """Convert indices of a dataset, of shape (n,), to those of its origin."""
+    while (ancestor := ancestor_of(dataset)) is not None:
+        indices = dataset._to_ancestor_indices(indices)
+        dataset = ancestor
+    return indices
 
 
 def reader_of(dataset: MapDataset[Any]) -> ReadBlock:

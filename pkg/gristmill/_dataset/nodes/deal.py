@@ -12,10 +12,8 @@ from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import (
     StepMapDataset,
     as_indices,
-    block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.nodes.elastic_shards import share_of
@@ -48,8 +46,7 @@ class DealMapDataset(OrderMapDataset[T]):
         self._preferred_block = self._batch_size
         self._length = len(parent) // self._global_batch_size * self._batch_size
 
-    def _to_parent_indices(self, indices: Indices) -> Indices:
-        """Convert indices to indices of the parent."""
+    def _to_ancestor_indices(self, indices: Indices) -> Indices:
         epochs, offsets = epochs_and_offsets(indices, self._length)
         steps, places = np.divmod(offsets.astype(np.int64), self._batch_size)
         distinct, numbers = np.unique(steps, return_inverse=True)
@@ -67,13 +64,6 @@ class DealMapDataset(OrderMapDataset[T]):
         rows = np.arange(first, first + self._global_batch_size)
         dealt: Indices = _core.deal(self._rows.costs(rows), self._ranks)[self._rank]
         return dealt
-
-    def _record(self, index: int) -> int | None:
-        (row,) = self._to_parent_indices(as_indices([index])).tolist()
-        return record_of(self._parent, row)
-
-    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self._parent, self._to_parent_indices(indices), out)
 
 
 def _packed_rows(dataset: Any) -> PackMapDataset:

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from gristmill import monitoring
 from gristmill._base.argument_checks import kind
 from gristmill._base.types import Indices, Int64Array
+from gristmill._dataset.model.blocks import ancestor_of
 from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.mix import SelectionMapDataset
-from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.nodes.order import IndexMapDataset, OrderMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
-from gristmill._dataset.nodes.with_options import WithOptionsBase, WithSeedBase
 from gristmill.sources._token_source import TokenSource
 
 Lengths: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
@@ -73,13 +73,13 @@ class TokenRecords:
         """Return the record of each document, in epoch 0."""
         if self.order is None:
             return documents
-        return self.order.to_base_indices(documents) % len(self.source)
+        return self.order._to_ancestor_indices(documents) % len(self.source)
 
 
 def token_records_of(dataset: MapDataset[Any]) -> TokenRecords | None:
     """Return a dataset's documents, if they are records of a token source, or None."""
     order = dataset if isinstance(dataset, IndexMapDataset) else None
-    base = dataset if order is None else order.base
+    base = dataset if order is None else order._ancestor
     if type(base) is not SourceMapDataset:
         return None
     source = base._source
@@ -128,14 +128,11 @@ def _find_lengths(dataset: MapDataset[Any]) -> FindLengths | None:
             return None
         lengths = source.lengths()
         return lambda indices: lengths[(indices % len(lengths)).astype(np.int64)]
-    if isinstance(dataset, (WithOptionsBase, WithSeedBase)):
-        parent: Any = dataset._parent
-        return _find_lengths(parent)
-    if isinstance(dataset, IndexMapDataset):
-        find_base, order = _find_lengths(dataset.base), dataset
-        if find_base is None:
+    if isinstance(dataset, OrderMapDataset) and dataset._IS_SELECTION:
+        order, find_all = dataset, _find_lengths(ancestor_of(dataset))
+        if find_all is None:
             return None
-        return lambda indices: find_base(order.to_base_indices(indices))
+        return lambda indices: find_all(order._to_ancestor_indices(indices))
     if not isinstance(dataset, SelectionMapDataset):
         return None
     if isinstance(dataset, PlannedMixMapDataset) and dataset._counts is not None:
@@ -152,12 +149,9 @@ def _find_in_mix(
     mix: SelectionMapDataset[Any], finders: list[FindLengths], indices: Indices
 ) -> npt.NDArray[Any]:
     """Return the lengths of elements, given what finds those of each parent's."""
-    parents, parent_indices = mix._select(indices)
     lengths = np.empty(len(indices), np.int64)
-    for number, find in enumerate(finders):
-        places = parents == number
-        if places.any():
-            lengths[places] = find(parent_indices[places])
+    for number, places, parent_indices in mix.by_parent(indices):
+        lengths[places] = finders[number](parent_indices)
     return lengths
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-import itertools
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,19 +56,33 @@ class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         """Return each index's parent, as its number, and the index in that parent."""
 
-    def _block(self, indices: Indices) -> list[Any]:
+    def by_parent(self, indices: Indices) -> Iterator[tuple[int, Int64Array, Indices]]:
+        """Yield the number of each parent that has some of the elements at `indices`.
+
+        With it, yield the places of these in `indices`, and their indices in the
+        parent, both of shape (k,), in the order of `indices`.
+        """
         parents, parent_indices = self._select(indices)
-        if len(parents) == 1:
-            return self._read_parent(int(parents[0]), parent_indices)
-        elements: list[Any] = [None] * len(parents)
-        # Sorting brings the indices of one parent together, in their order.
-        order = np.argsort(parents, kind="stable")
-        bounds = np.searchsorted(parents[order], range(len(self._parents) + 1))
-        for number, (start, end) in enumerate(itertools.pairwise(bounds)):
+        count, start = len(self._parents), 0
+        # Sorting brings the indices of one parent together, in their order.  NumPy
+        # sorts small integers by counting.
+        numbers = parents.astype(np.uint16) if count < 1 << 16 else parents
+        order = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(parents, minlength=count))
+        for number, end in enumerate(ends.tolist()):
             if start < end:
                 places = order[start:end]
-                found = self._read_parent(number, parent_indices[places])
-                steps.scatter(found, places, elements)
+                yield number, places, parent_indices[places]
+            start = end
+
+    def _block(self, indices: Indices) -> list[Any]:
+        if len(indices) == 1:
+            parents, parent_indices = self._select(indices)
+            return self._read_parent(int(parents[0]), parent_indices)
+        elements: list[Any] = [None] * len(indices)
+        for number, places, parent_indices in self.by_parent(indices):
+            found = self._read_parent(number, parent_indices)
+            steps.scatter(found, places, elements)
         return elements
 
     def _read_parent(self, number: int, parent_indices: Indices) -> list[Any]:

@@ -41,6 +41,18 @@ class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
     _IS_SELECTION = True
     _APPENDS_TO_OUT = True
 
+    @property
+    def _ancestor(self) -> MapDataset[Any]:
+        parent: MapDataset[Any] = self._parent
+        return parent
+
+    def _record(self, index: int) -> int | None:
+        (found,) = self._to_ancestor_indices(as_indices([index])).tolist()
+        return record_of(self._ancestor, found)
+
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
+        return block_of(self._ancestor, self._to_ancestor_indices(indices), out)
+
     def _with_threads(self, threads: int) -> MapDataset[T]:
         parent = self._parent._with_threads(threads)
         unchanged = parent is self._parent
@@ -63,7 +75,7 @@ class IndexMapDataset(OrderMapDataset[T]):
 
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
-        """The plan from indices to indices of `base`, and `base`."""
+        """The plan from indices to indices of `_ancestor`, and `_ancestor`."""
         run: list[IndexMapDataset[Any]] = [self]
         base = self._parent
         while isinstance(base, IndexMapDataset) and is_built_in(type(base)):
@@ -74,16 +86,12 @@ class IndexMapDataset(OrderMapDataset[T]):
             plan = node._extend(plan)
         return plan, base
 
-    def _record(self, index: int) -> int | None:
-        return record_of(self.base, int(self.to_base_indices(as_indices([index]))[0]))
-
     @property
-    def base(self) -> MapDataset[Any]:
+    def _ancestor(self) -> MapDataset[Any]:
         """The nearest ancestor that is not an `IndexMapDataset`."""
         return self._plan[1]
 
-    def to_base_indices(self, indices: Indices) -> Indices:
-        """Return the indices that the elements at `indices` have in `base`."""
+    def _to_ancestor_indices(self, indices: Indices) -> Indices:
         plan, base = self._plan
         try:
             return plan.keys(indices)
@@ -95,9 +103,6 @@ class IndexMapDataset(OrderMapDataset[T]):
             indices = node._to_parent_indices(indices)
             node = node._parent
         return as_indices(indices.tolist())
-
-    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self._plan[1], self.to_base_indices(indices), out)
 
 
 @builds("MapDataset.shuffle")
@@ -212,8 +217,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
             text = "[{}, {}, ..., {}, {}]".format(*indices[[0, 1, -2, -1]])
         return f"(indices={text}, len={length})"
 
-    def _look_up_indices(self, indices: Indices) -> Indices:
-        """Convert indices to indices of the parent."""
+    def _to_ancestor_indices(self, indices: Indices) -> Indices:
         epochs, offsets = epochs_and_offsets(indices, len(self))
         listed = self._indices
         if isinstance(listed, np.ndarray):
@@ -227,13 +231,6 @@ class ReindexMapDataset(OrderMapDataset[T]):
         # Use Python's integers: the sum may not fit into 64 bits.
         parent_indices = positions + epochs.astype(np.object_) * len(self._parent)
         return as_indices(parent_indices.tolist())
-
-    def _record(self, index: int) -> int | None:
-        (position,) = self._look_up_indices(as_indices([index])).tolist()
-        return record_of(self._parent, position)
-
-    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self._parent, self._look_up_indices(indices), out)
 
 
 @builds("MapDataset.slice")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gristmill._base.argument_checks import kind
 from gristmill._base.types import Indices, Int64Array, T
-from gristmill._dataset.model.blocks import epochs_and_offsets
+from gristmill._dataset.model.blocks import epochs_and_offsets, origin_of
 from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import builds
@@ -36,7 +36,6 @@ from gristmill._dataset.nodes.running_counts import (
     ElementCount,
     RunningCount,
     TokenCount,
-    base_of,
 )
 from gristmill.mixing import AtEnd, MixSchedule, MixUnit, Weights
 
@@ -210,12 +209,12 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         return parts, parent_indices
 
     def lengths_of_bases(self) -> list[tuple[Any, npt.NDArray[Any]]]:
-        """Return the base of each parent, see `TokenCount`, and its elements' tokens.
+        """Return the origin of each parent, and its elements' tokens.
 
         The list is empty if the mixture does not count tokens.
         """
         pairs = zip(self._parents, self._counts or (), strict=False)
-        return [(base_of(parent), count.lengths) for parent, count in pairs]
+        return [(origin_of(parent), count.lengths) for parent, count in pairs]
 
     def indices_before(self, position: int) -> tuple[int, ...]:
         """Return how many elements of each parent are before a position.

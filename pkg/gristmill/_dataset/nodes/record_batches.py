@@ -46,7 +46,7 @@ class DatasetKeys:
         """Return the keys at `count` indices from `first` on, int64 of shape (n,)."""
         indices = indices_from(first, count)
         for order in self._orders:
-            indices = order.to_base_indices(indices)
+            indices = order._to_ancestor_indices(indices)
         return (indices % self._records).astype(np.int64, copy=False)
 
     def window_left(self, position: int) -> int:
@@ -80,7 +80,7 @@ def records_of(dataset: Any) -> SourceRecords | None:
     while type(node) is not SourceMapDataset:
         if isinstance(node, IndexMapDataset) and is_built_in(type(node)):
             orders.append(node)
-            node = node.base
+            node = node._ancestor
         elif type(node) is MapMapDataset and not maps:
             maps.append(node._call)
             node = node._parent

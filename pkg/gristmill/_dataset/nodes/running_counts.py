@@ -14,11 +14,15 @@ import numpy.typing as npt
 from gristmill._base.argument_checks import kind
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Indices, Int64Array
-from gristmill._dataset.model.blocks import StepMapDataset
+from gristmill._dataset.model.blocks import (
+    StepMapDataset,
+    ancestor_of,
+    origin_of,
+    to_origin_indices,
+)
 from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.order import (
-    IndexMapDataset,
     ReindexMapDataset,
     RepeatMapDataset,
     ShuffleMapDataset,
@@ -42,8 +46,6 @@ SEARCHED_EPOCHS = 32
 MAX_TOKENS = 1 << 60
 # Returns when a dataset is due, given what it has delivered: an int, or an array.
 Due = Callable[[Any], Any]
-# Converts indices of a dataset to indices of its parent.
-ToParent = Callable[[Indices], Indices]
 
 
 class RunningCount(Protocol):
@@ -97,7 +99,7 @@ class TokenCount:
         name: The name of the dataset in error messages.
 
     Attributes:
-        lengths: The tokens of each element of the base, see `base_of`.
+        lengths: The tokens of each element of the origin, see `origin_of`.
 
     Raises:
         ValueError: Lengths are missing, do not fit, or are all 0.
@@ -105,7 +107,7 @@ class TokenCount:
     """
 
     def __init__(self, dataset: Any, lengths: Any, name: str) -> None:
-        self._to_base, base = _path_to_base(dataset)
+        self._dataset, base = dataset, origin_of(dataset)
         # Indices may come from the user's code, which is not called in threads.
         self._is_formula = not _has_listed_indices(dataset)
         if lengths is None:
@@ -132,7 +134,7 @@ class TokenCount:
 
     def of(self, indices: Indices) -> npt.NDArray[Any]:
         """Return the counts of some elements."""
-        return _look_up(self.lengths, self._to_base, indices)
+        return _look_up(self.lengths, self._dataset, indices)
 
     def before(self, index: int) -> int:
         period, offset = self._split(index)
@@ -230,33 +232,34 @@ class TokenCount:
             if node._random == "order":
                 period = max(period, len(node))
             node = node._parent
-        steps, _ = _path_to_base(node)
+        while isinstance(node, StepMapDataset):
+            node = node._parent
+        has_order = ancestor_of(node) is not None
         length = len(node)
         period = max(period, length)
-        if period >= ENDLESS or (steps and _has_random_order(node)):
+        if period >= ENDLESS or (has_order and _has_random_order(node)):
             return 0, 0
-        if not steps:
+        if not has_order:
             tokens = int(self.lengths.sum(dtype=np.int64))
         else:
-            tokens = _total(node, steps, self.lengths)
+            tokens = _total(node, self.lengths)
         return period, tokens * (period // length)
 
 
-def _total(dataset: Any, steps: list[ToParent], lengths: npt.NDArray[Any]) -> int:
+def _total(dataset: Any, lengths: npt.NDArray[Any]) -> int:
     """Return the tokens of an epoch of a dataset."""
     total = 0
     for first in range(0, len(dataset), BLOCK):
         indices = np.arange(first, min(first + BLOCK, len(dataset)), dtype=np.int64)
-        total += int(_look_up(lengths, steps, indices).sum(dtype=np.int64))
+        total += int(_look_up(lengths, dataset, indices).sum(dtype=np.int64))
     return total
 
 
 def _look_up(
-    lengths: npt.NDArray[Any], steps: Sequence[ToParent], indices: Indices
+    lengths: npt.NDArray[Any], dataset: Any, indices: Indices
 ) -> npt.NDArray[Any]:
-    """Return the lengths of elements, given functions to the indices of the base."""
-    for to_parent in steps:
-        indices = to_parent(indices)
+    """Return the lengths of elements, given those of the origin's elements."""
+    indices = to_origin_indices(dataset, indices)
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(lengths):
         indices = indices % len(lengths)
     keys = indices.astype(np.int64, copy=False)
@@ -275,34 +278,6 @@ def _has_random_order(dataset: Any) -> bool:
             return True
         node = node._parents[0]
     return False
-
-
-def base_of(dataset: Any) -> Any:
-    """Return the nearest ancestor that is not a selection, an order or a map."""
-    return _path_to_base(dataset)[1]
-
-
-def _path_to_base(dataset: Any) -> tuple[list[ToParent], Any]:
-    """Return functions from indices to those of the base, in order, and the base."""
-    steps: list[ToParent] = []
-    node = dataset
-    while True:
-        if isinstance(node, IndexMapDataset):
-            steps.append(node.to_base_indices)
-            node = node.base
-        elif isinstance(node, ReindexMapDataset):
-            steps.append(node._look_up_indices)
-            node = node._parent
-        elif isinstance(node, WrapMapDataset):
-            steps.append(node._to_parent_indices)
-            node = node._parent
-        elif isinstance(node, WindowShuffleMapDataset):
-            steps.append(node._shuffle)
-            node = node._parent
-        elif _keeps_order(node):
-            node = node._parent
-        else:
-            return steps, node
 
 
 def _has_listed_indices(dataset: Any) -> bool:

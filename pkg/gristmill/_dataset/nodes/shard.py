@@ -11,15 +11,13 @@ from gristmill._base.argument_checks import check_instance
 from gristmill._base.padding_masks import check_mask_key, with_mask
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import (
-    BlockMapDataset,
-    as_indices,
-    block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.error_notes import note_element, record_of
+from gristmill._dataset.model.error_notes import note_element
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec, builds
+from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
+from gristmill._dataset.nodes.order import OrderMapDataset
 from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
 
 
@@ -55,11 +53,9 @@ def shard(
     return WrapMapDataset(parent, rank, ranks, length)
 
 
-class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
+class WrapMapDataset(OrderMapDataset[T]):
     """Every `ranks`-th element of an epoch from `rank` on, wrapping at its end."""
 
-    _KIND = "order"
-    _IS_SELECTION = True
     _SLICEABLE = True
     _REPR_ARGS: ClassVar[tuple[str, ...]] = ("rank", "ranks", "length")
 
@@ -79,8 +75,7 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         epochs, offsets = epochs_and_offsets(indices, self._length)
         return epochs, offsets * self._ranks + self._rank
 
-    def _to_parent_indices(self, indices: Indices) -> Indices:
-        """Convert indices to indices of the parent."""
+    def _to_ancestor_indices(self, indices: Indices) -> Indices:
         epochs, places = self._epochs_and_places(indices)
         length = len(self._parent)
         # Use Python's integers if the sum below might not fit into 64 bits.
@@ -89,18 +84,11 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         parent_indices: Indices = epochs * length + places % length
         return parent_indices
 
-    def _record(self, index: int) -> int | None:
-        (parent_index,) = self._to_parent_indices(as_indices([index]))
-        return record_of(self._parent, int(parent_index))
-
-    def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._to_parent_indices(indices))
-
 
 class PadMapDataset(WrapMapDataset[Any]):
     """The same elements with masks, False for padding after the parent's epoch."""
 
-    _IS_SELECTION = False
+    _IS_SELECTION = _APPENDS_TO_OUT = False
     _REPR_ARGS = ("rank", "ranks", "length", "mask_key")
 
     def __init__(
@@ -119,7 +107,7 @@ class PadMapDataset(WrapMapDataset[Any]):
         mask: Any = ShapeDtypeStruct((), np.dtype(np.bool_))
         return with_mask(self._parent._element_spec, mask, self._mask_key)
 
-    def _block(self, indices: Indices) -> list[Any]:
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
         elements = super()._block(indices)
         _, places = self._epochs_and_places(indices)
         masks = (places < len(self._parent)).tolist()

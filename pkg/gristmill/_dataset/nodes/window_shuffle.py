@@ -12,9 +12,7 @@ from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
-    BlockMapDataset,
     as_indices,
-    block_of,
     epochs_and_offsets,
 )
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -22,6 +20,7 @@ from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, seed_in_epoch
 from gristmill._dataset.model.states import copy_state, replay
+from gristmill._dataset.nodes.order import OrderMapDataset
 from gristmill._hot import iterators
 
 
@@ -41,7 +40,7 @@ class WindowShuffleBase(ParentSpec):
         self._seed = seed
 
 
-class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
+class WindowShuffleMapDataset(WindowShuffleBase, OrderMapDataset[T]):
     """The parent's elements, each window of an epoch in a random order.
 
     Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
@@ -70,11 +69,7 @@ class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
     def __len__(self) -> int:
         return len(self._parent)
 
-    def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._shuffle(indices))
-
-    def _shuffle(self, indices: Indices) -> Indices:
-        """Convert indices to indices of the parent."""
+    def _to_ancestor_indices(self, indices: Indices) -> Indices:
         size, seed, length = self._window_size, self._seed, len(self._parent)
         if not indices.dtype.hasobject:
             try:

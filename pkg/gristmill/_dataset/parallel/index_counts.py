@@ -13,25 +13,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gristmill._base.types import Indices, Int64Array
-from gristmill._dataset.model.blocks import StepMapDataset, indices_from
+from gristmill._dataset.model.blocks import StepMapDataset, ancestor_of, indices_from
 from gristmill._dataset.model.names import node_line
 from gristmill._dataset.nodes.batch import BatchMapDataset
-from gristmill._dataset.nodes.deal import DealMapDataset
 from gristmill._dataset.nodes.mix import (
     ConcatenateMapDataset,
     MixedMapDataset,
     SelectionMapDataset,
 )
 from gristmill._dataset.nodes.order import (
-    IndexMapDataset,
-    ReindexMapDataset,
     RepeatMapDataset,
     ShuffleMapDataset,
     SliceMapDataset,
 )
 from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
-from gristmill._dataset.nodes.shard import PadMapDataset, WrapMapDataset
+from gristmill._dataset.nodes.shard import PadMapDataset
 from gristmill._dataset.nodes.window_shuffle import WindowShuffleMapDataset
 from gristmill._dataset.nodes.with_options import (
     WithOptionsMapDataset,
@@ -94,30 +91,39 @@ def find_records(
         TypeError: The records of a node's elements are not known.
     """
     while not is_source(node):
-        if isinstance(node, IndexMapDataset):
-            indices, node = node.to_base_indices(indices), node.base
-            continue
-        if isinstance(node, ZipMapDataset):
-            for part in node._parents:
-                yield from find_records(sources, part, indices, places)
+        if isinstance(node, PadMapDataset):
+            _, offsets = node._epochs_and_places(indices)
+            kept = offsets < len(node._parent)  # The others are padding.
+            indices, places = indices[kept], places[kept]
+        ancestor = ancestor_of(node)
+        if ancestor is None:
+            yield from _find_in_parents(sources, node, indices, places)
             return
-        if isinstance(node, PackMapDataset):
-            yield from _find_spans(sources, node, indices, places)
-            return
-        if isinstance(node, SelectionMapDataset):
-            parents, parent_indices = node._select(indices)
-            for number in np.unique(parents).tolist():
-                chosen = parents == number
-                yield from find_records(
-                    sources,
-                    node._parents[number],
-                    parent_indices[chosen],
-                    places[chosen],
-                )
-            return
-        indices, places = _to_parent(node, indices, places)
-        node = node._parent
+        indices, node = node._to_ancestor_indices(indices), ancestor
     yield Records(sources.number_of(node), indices, places)
+
+
+def _find_in_parents(
+    sources: SourceList, node: Any, indices: Indices, places: Int64Array
+) -> Iterator[Records]:
+    """Yield the records of elements of several parents, or of several elements."""
+    if isinstance(node, ZipMapDataset):
+        for part in node._parents:
+            yield from find_records(sources, part, indices, places)
+    elif isinstance(node, PackMapDataset):
+        yield from _find_spans(sources, node, indices, places)
+    elif isinstance(node, SelectionMapDataset):
+        for number, chosen, part_indices in node.by_parent(indices):
+            part = node._parents[number]
+            yield from find_records(sources, part, part_indices, places[chosen])
+    elif isinstance(node, BatchMapDataset):
+        found = _elements_of(node, indices, places)
+        yield from find_records(sources, node._parent, *found)
+    else:
+        raise TypeError(
+            f"The records of the elements of {node_line(node)} are not known, so they"
+            " cannot be counted."
+        )
 
 
 def _find_spans(
@@ -138,35 +144,18 @@ def _find_spans(
         )
 
 
-def _to_parent(
-    node: Any, indices: Indices, places: Int64Array
+def _elements_of(
+    node: BatchMapDataset[Any], indices: Indices, places: Int64Array
 ) -> tuple[Indices, Int64Array]:
-    """Convert indices of a node with one parent to the parent's indices."""
-    if isinstance(node, StepMapDataset):
-        return indices, places
-    if isinstance(node, ReindexMapDataset):
-        return node._look_up_indices(indices), places
-    if isinstance(node, WindowShuffleMapDataset):
-        return node._shuffle(indices), places
-    if isinstance(node, PadMapDataset):
-        _, offsets = node._epochs_and_places(indices)
-        kept = offsets < len(node._parent)  # The others are padding.
-        indices, places = indices[kept], places[kept]
-    if isinstance(node, (WrapMapDataset, DealMapDataset)):
-        return node._to_parent_indices(indices), places
-    if isinstance(node, BatchMapDataset):
-        firsts, ends = (_batch_start(node, each) for each in (indices, indices + 1))
-        ends = np.minimum(ends, firsts + node._batch_size)
-        epochs = indices // node._length
-        ends = np.minimum(ends, (epochs + 1) * node._parent_length)
-        counts = (ends - firsts).astype(np.int64)
-        starts = np.cumsum(counts) - counts
-        offsets = np.arange(counts.sum()) - np.repeat(starts, counts)
-        return np.repeat(firsts, counts) + offsets, np.repeat(places, counts)
-    raise TypeError(
-        f"The records of the elements of {node_line(node)} are not known, so they"
-        " cannot be counted."
-    )
+    """Return the parent's index of each element of some batches, and its place."""
+    firsts, ends = (_batch_start(node, each) for each in (indices, indices + 1))
+    ends = np.minimum(ends, firsts + node._batch_size)
+    epochs = indices // node._length
+    ends = np.minimum(ends, (epochs + 1) * node._parent_length)
+    counts = (ends - firsts).astype(np.int64)
+    starts = np.cumsum(counts) - counts
+    offsets = np.arange(counts.sum()) - np.repeat(starts, counts)
+    return np.repeat(firsts, counts) + offsets, np.repeat(places, counts)
 
 
 def _batch_start(node: BatchMapDataset[Any], index: Any) -> Any:
@@ -335,15 +324,10 @@ class IndexCounter:
     def _only_source(self, node: Any) -> int | None:
         """Return the source of a node with one record at each index, or None."""
         while not is_source(node):
-            one_to_one = (
-                IndexMapDataset,
-                StepMapDataset,
-                ReindexMapDataset,
-                WindowShuffleMapDataset,
-            )
-            if not isinstance(node, one_to_one):
+            ancestor = ancestor_of(node)
+            if ancestor is None or isinstance(node, PadMapDataset):
                 return None
-            node = node._parent
+            node = ancestor
         return self._sources.number_of(node)
 
 
