@@ -16,13 +16,9 @@ from gristmill._dataset.model.token_count import Tokens, check_tokens, token_cou
 from gristmill._dataset.nodes.mix import MixedIterDataset
 from gristmill._dataset.nodes.mix_arguments import (
     MixRule,
-    check_rule_arguments,
-    has_plain_rule,
-    parse_rule,
-    repeat_datasets,
+    parse_mixture,
 )
 from gristmill._dataset.nodes.mix_shares import Shares, next_start, stage_at
-from gristmill._dataset.nodes.repeat import RepeatIterDataset
 from gristmill._hot import due_step
 from gristmill.errors import StateMismatch
 from gristmill.mixing import AtEnd, MixSchedule, MixUnit, Weights
@@ -44,15 +40,14 @@ def mix_iter_datasets(
     at_end: AtEnd = "stop",
 ) -> IterDataset[Any]:
     """See `IterDataset.mix`."""
-    datasets = repeat_datasets(datasets, epochs, IterDataset, RepeatIterDataset)
-    if has_plain_rule(weights, unit, at_end):
-        check_rule_arguments("tokens", tokens, False)
+    datasets, rule = parse_mixture(
+        IterDataset, datasets, weights, (unit, at_end), epochs, ("tokens", tokens)
+    )
+    if rule is None:
         plain_weights: Any = weights
         return MixedIterDataset(datasets, plain_weights)
-    parts, rule = parse_rule(datasets, weights, unit, at_end)
-    check_rule_arguments("tokens", tokens, rule.counts_tokens)
     check_tokens(tokens)
-    return CountedMixIterDataset(parts, rule, tokens)
+    return CountedMixIterDataset(datasets, rule, tokens)
 
 
 class CountedMixIterDataset(ParentSpec, IterDataset[T]):

@@ -25,8 +25,12 @@ from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.known_length import UnknownLength, count_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, as_dataset_list, builds
+from gristmill._dataset.nodes.mix_arguments import (
+    check_names,
+    order_by_names,
+    order_names,
+)
 from gristmill._hot import iterators, steps
-from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
 
 # If the order of turns repeats only after more turns than this, the length of a mixture
@@ -381,30 +385,3 @@ def integer_proportions(weights: Sequence[float], count: int) -> list[int]:
         raise ValueError(f"Weights must be positive, got {list(weights)}.")
     scale = 100 / min(weights)
     return [int(weight * scale) for weight in weights]
-
-
-def order_names(values: Any) -> list[str] | None:
-    """Return a mapping's names in the order of turns, or None for a sequence."""
-    if not isinstance(values, Mapping):
-        return None
-    return sorted(values) if tree_rules() == "jax" else list(values)
-
-
-def order_by_names(values: Any, names: list[str] | None) -> Any:
-    return values if names is None else [values[name] for name in names]
-
-
-def check_names(datasets: Any, weights: Any) -> None:
-    """Raise if datasets and weights have different names."""
-    if weights is None:
-        return
-    if isinstance(datasets, Mapping) != isinstance(weights, Mapping):
-        raise TypeError(
-            "datasets and weights must both be mappings, or both be sequences, got"
-            f" {kind(datasets)} and {kind(weights)}."
-        )
-    if isinstance(datasets, Mapping) and datasets.keys() != weights.keys():
-        raise ValueError(
-            "weights must have the names of the datasets,"
-            f" {sorted(map(str, datasets))}, got {sorted(map(str, weights))}."
-        )

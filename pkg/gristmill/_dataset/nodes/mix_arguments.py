@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from gristmill._base.argument_checks import check_instance, check_integer, kind
+from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import as_dataset_list
-from gristmill._dataset.nodes.mix import check_names, order_by_names, order_names
+from gristmill._dataset.nodes.repeat import RepeatIterDataset
+from gristmill.batching import tree_rules
 from gristmill.mixing import (
     AtEnd,
     MixSchedule,
     MixUnit,
     Stage,
-    Weights,
     constant_stages,
     scheduled_stages,
 )
@@ -53,21 +54,50 @@ class MixRule:
         return f"weights={self.weights}, unit={self.unit!r}, at_end={self.at_end!r}"
 
 
-def has_plain_rule(weights: object, unit: object, at_end: object) -> bool:
-    """Return whether a mixture has Grain's rule."""
-    plain = (unit, at_end) == ("elements", "stop")
-    return plain and not isinstance(weights, MixSchedule)
+def parse_mixture(
+    kind_of_parts: type,
+    datasets: Any,
+    weights: Any,
+    rule: tuple[MixUnit, AtEnd],
+    epochs: Any,
+    counting: tuple[str, object],
+) -> tuple[Any, MixRule | None]:
+    """Check the arguments of `mix` that both kinds of datasets have.
 
+    Args:
+        kind_of_parts: `MapDataset` or `IterDataset`.
+        datasets: The datasets, or a mapping of names to them.
+        weights: See `MapDataset.mix`.
+        rule: The arguments `unit` and `at_end`.
+        epochs: The number of epochs of all datasets, or of each: an int, None for
+            endless ones.
+        counting: The name and the value of the argument about tokens.
 
-def parse_rule(
-    datasets: Any, weights: Weights | MixSchedule | None, unit: MixUnit, at_end: AtEnd
-) -> tuple[list[Any], MixRule]:
-    """Return the datasets of a mixture in their order, and its rule.
+    Returns:
+        The datasets, each with its epochs, and the rule.  The rule is None if it is
+        Grain's; otherwise, the datasets are a list in the order of their numbers.
 
     Raises:
         ValueError: An argument is invalid.
         TypeError: An argument has the wrong type.
     """
+    datasets = _repeat_datasets(kind_of_parts, datasets, epochs)
+    parsed = None
+    if rule != ("elements", "stop") or isinstance(weights, MixSchedule):
+        datasets, parsed = _parse_rule(datasets, weights, *rule)
+    name, value = counting
+    if value is not None and not (parsed and parsed.counts_tokens):
+        raise ValueError(
+            f"{name} has no effect on a mixture that does not count tokens, got"
+            f" {kind(value)}. Pass unit='tokens', or leave {name} out."
+        )
+    return datasets, parsed
+
+
+def _parse_rule(
+    datasets: Any, weights: Any, unit: MixUnit, at_end: AtEnd
+) -> tuple[list[Any], MixRule]:
+    """Return the datasets of a mixture in their order, and its rule."""
     for name, value, options in (("unit", unit, MixUnit), ("at_end", at_end, AtEnd)):
         if value not in get_args(options):
             raise ValueError(
@@ -95,25 +125,8 @@ def parse_rule(
     return parts, rule
 
 
-def repeat_datasets(
-    datasets: Any,
-    epochs: Any,
-    kind_of_parts: type,
-    repeat: Callable[[Any, int | None], Any],
-) -> Any:
-    """Return the datasets of a mixture, each with its epochs.
-
-    Args:
-        datasets: The datasets, or a mapping of names to them.
-        epochs: The number of epochs of all datasets, or of each: an int, None for
-            endless ones.
-        kind_of_parts: `MapDataset` or `IterDataset`.
-        repeat: Returns a dataset with several epochs.
-
-    Raises:
-        ValueError: A number is not positive, or datasets lack one.
-        TypeError: A number is not an int or None, or only some arguments have names.
-    """
+def _repeat_datasets(kind_of_parts: type, datasets: Any, epochs: Any) -> Any:
+    """Return the datasets of a mixture, each with its epochs."""
     if type(epochs) is int and epochs == 1:
         return datasets
     names = order_names(datasets)
@@ -124,10 +137,15 @@ def repeat_datasets(
     for count in counts:
         _check_epochs(count)
     repeated = [
-        part if count == 1 else repeat(part, count)
+        part if count == 1 else _repeat(part, count)
         for part, count in zip(parts, counts, strict=True)
     ]
     return repeated if names is None else dict(zip(names, repeated, strict=True))
+
+
+def _repeat(part: Any, count: int | None) -> Any:
+    is_map = isinstance(part, MapDataset)
+    return part.repeat(count) if is_map else RepeatIterDataset(part, count)
 
 
 def _epochs_of_each(
@@ -168,10 +186,28 @@ def _check_epochs(count: Any) -> None:
         raise ValueError(f"epochs must be at least 1, got {count}.")
 
 
-def check_rule_arguments(name: str, value: object, counts_tokens: bool) -> None:
-    """Raise ValueError if an argument about tokens is passed but not used."""
-    if value is not None and not counts_tokens:
+def order_names(values: Any) -> list[str] | None:
+    """Return a mapping's names in the order of turns, or None for a sequence."""
+    if not isinstance(values, Mapping):
+        return None
+    return sorted(values) if tree_rules() == "jax" else list(values)
+
+
+def order_by_names(values: Any, names: list[str] | None) -> Any:
+    return values if names is None else [values[name] for name in names]
+
+
+def check_names(datasets: Any, weights: Any) -> None:
+    """Raise if datasets and weights have different names."""
+    if weights is None:
+        return
+    if isinstance(datasets, Mapping) != isinstance(weights, Mapping):
+        raise TypeError(
+            "datasets and weights must both be mappings, or both be sequences, got"
+            f" {kind(datasets)} and {kind(weights)}."
+        )
+    if isinstance(datasets, Mapping) and datasets.keys() != weights.keys():
         raise ValueError(
-            f"{name} has no effect on a mixture that does not count tokens, got"
-            f" {kind(value)}. Pass unit='tokens', or leave {name} out."
+            "weights must have the names of the datasets,"
+            f" {sorted(map(str, datasets))}, got {sorted(map(str, weights))}."
         )

@@ -21,14 +21,11 @@ from gristmill._dataset.model.node import builds
 from gristmill._dataset.nodes.mix import (
     MixedMapDataset,
     SelectionMapDataset,
-    order_by_names,
 )
 from gristmill._dataset.nodes.mix_arguments import (
     MixRule,
-    check_rule_arguments,
-    has_plain_rule,
-    parse_rule,
-    repeat_datasets,
+    order_by_names,
+    parse_mixture,
 )
 from gristmill._dataset.nodes.mix_plan import MixPlan
 from gristmill._dataset.nodes.mix_windows import PlanPart
@@ -54,17 +51,14 @@ def mix_map_datasets(
     at_end: AtEnd = "stop",
 ) -> MapDataset[Any]:
     """See `MapDataset.mix`."""
-    datasets = repeat_datasets(
-        datasets, epochs, MapDataset, lambda part, count: part.repeat(count)
+    datasets, rule = parse_mixture(
+        MapDataset, datasets, weights, (unit, at_end), epochs, ("lengths", lengths)
     )
-    if has_plain_rule(weights, unit, at_end):
-        check_rule_arguments("lengths", lengths, False)
+    if rule is None:
         plain_weights: Any = weights
         return MixedMapDataset(datasets, plain_weights)
-    parts, rule = parse_rule(datasets, weights, unit, at_end)
-    check_rule_arguments("lengths", lengths, rule.counts_tokens)
-    lengths = _lengths_of_each(lengths, rule, len(parts))
-    return PlannedMixMapDataset(parts, rule, lengths)
+    lengths = _lengths_of_each(lengths, rule, len(datasets))
+    return PlannedMixMapDataset(datasets, rule, lengths)
 
 
 class PlannedMixMapDataset(SelectionMapDataset[T]):
