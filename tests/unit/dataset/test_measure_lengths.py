@@ -100,9 +100,9 @@ def test_failure_leaves_no_file(tmp_path):
 def test_wrong_elements_and_arguments_raise(tmp_path):
     path = tmp_path / "lengths.npy"
     dicts = arrays().map(lambda x: {"text": x})
-    with pytest.raises(TypeError, match=r"dicts with the keys \['text'\]"):
+    with pytest.raises(TypeError, match=r"got dict\. Pass feature='field'"):
         dicts.measure_lengths(path)
-    with pytest.raises(KeyError, match="with the key 'label'"):
+    with pytest.raises(TypeError, match=r"in the field 'label', got \['text'\]"):
         dicts.measure_lengths(path, feature="label")
     with pytest.raises(ValueError, match="has no elements"):
         arrays([]).measure_lengths(path)

@@ -220,8 +220,7 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
             for `pack`.
 
         Raises:
-            TypeError: Elements are dicts, but there is no `feature`.
-            KeyError: An element does not have the feature.
+            TypeError: An element is not an array, or does not have the `feature`.
             ValueError: The dataset is empty, or may drop elements; or the file was made
                 from other data or by another program.
             OSError: The file cannot be read or written.

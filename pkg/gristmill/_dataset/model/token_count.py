@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -10,6 +11,10 @@ from gristmill._base.argument_checks import kind
 # The field of a dict that has an element's tokens, or a function that counts them.
 # None: the element itself is the tokens.
 Tokens: TypeAlias = str | Callable[[Any], int] | None
+MIX_ADVICE = (
+    "Pass tokens='field' to mix if they are in a field of a dict, or a function that"
+    " counts them."
+)
 
 
 def check_tokens(tokens: object) -> None:
@@ -21,55 +26,44 @@ def check_tokens(tokens: object) -> None:
         )
 
 
-def token_counter(tokens: Tokens) -> Callable[[Any], int]:
+def token_counter(tokens: Tokens, advice: str = MIX_ADVICE) -> Callable[[Any], int]:
     """Return the function that counts the tokens of an element.
 
     Args:
         tokens: See `Tokens`.
+        advice: What to do about an element without tokens, a sentence.
     """
-    if tokens is None:
-        return _length_of
-    return _FieldLength(tokens) if isinstance(tokens, str) else _Checked(tokens)
+    return _Checked(tokens) if callable(tokens) else TokenLength(tokens, advice)
 
 
-def _length_of(element: Any) -> int:
-    """Return the length of an array or a list.
+@dataclasses.dataclass(frozen=True)
+class TokenLength:
+    """Returns the length of an array or a list, or of one in a field of a dict.
 
-    Raises:
-        TypeError: The element is something else.
+    Attributes:
+        field: The field; None if elements are arrays or lists.
+        advice: What to do about another element, a sentence.
     """
-    if isinstance(element, (Mapping, str, bytes)):
-        raise _no_tokens(element)
-    try:
-        return len(element)
-    except TypeError:
-        raise _no_tokens(element) from None
 
-
-def _no_tokens(element: Any) -> TypeError:
-    return TypeError(
-        "To count its tokens, an element must be an array or a list of tokens, got"
-        f" {kind(element)}. Pass tokens='field' to mix if they are in a field of a"
-        " dict, or a function that counts them."
-    )
-
-
-class _FieldLength:
-    """Returns the length of a field of a dict."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
+    field: str | None
+    advice: str
 
     def __call__(self, element: Any) -> int:
+        cause: Exception | None = None
         try:
-            return _length_of(element[self._field])
-        except (KeyError, IndexError, TypeError) as error:
-            found = list(element) if isinstance(element, Mapping) else kind(element)
-            raise TypeError(
-                f"To count its tokens, an element must be a dict with an array in the"
-                f" field {self._field!r}, got {found}. Pass another field to mix as"
-                " tokens."
-            ) from error
+            tokens = element if self.field is None else element[self.field]
+            if not isinstance(tokens, (Mapping, str, bytes)):
+                return len(tokens)
+        except (LookupError, TypeError) as error:
+            cause = error
+        expected, found = "an array or a list of tokens", kind(element)
+        if self.field is not None:
+            expected = f"a dict with an array in the field {self.field!r}"
+            found = str([*element]) if isinstance(element, Mapping) else found
+        raise TypeError(
+            f"To count its tokens, an element must be {expected}, got {found}."
+            f" {self.advice}"
+        ) from cause
 
 
 class _Checked:

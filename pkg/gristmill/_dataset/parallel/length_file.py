@@ -6,10 +6,10 @@ The file is a ``.npy`` file of int32, followed by a line of JSON that names the 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import builds, chain_of
+from gristmill._dataset.model.token_count import token_counter
 from gristmill._dataset.nodes.pack_layout import at_least
 from gristmill.options import MultiprocessingOptions
 
@@ -27,39 +28,7 @@ from gristmill.options import MultiprocessingOptions
 CHECKED_ELEMENTS = 16
 BATCH = 256  # Lengths that a worker measures and sends at once.
 _MAX_LENGTH = np.iinfo(np.int32).max
-
-
-@dataclasses.dataclass(frozen=True)
-class ElementLength:
-    """Returns the length of an array, or of one feature of a dict.
-
-    Attributes:
-        feature: The key of the feature; None if elements are arrays.
-    """
-
-    feature: str | None
-
-    def __call__(self, element: Any) -> int:
-        if self.feature is not None:
-            try:
-                element = element[self.feature]
-            except (LookupError, TypeError):
-                found = [*element] if isinstance(element, dict) else type(element)
-                raise KeyError(
-                    f"Elements must be dicts with the key {self.feature!r}, got"
-                    f" {found}. Pass the key of the feature to measure as feature=."
-                ) from None
-        elif isinstance(element, dict):
-            raise TypeError(
-                f"Elements are dicts with the keys {[*element]}. Pass the key of the"
-                " feature to measure as feature=."
-            )
-        length = len(element)
-        if length > _MAX_LENGTH:
-            raise ValueError(
-                f"An element must have at most {_MAX_LENGTH} tokens, got {length}."
-            )
-        return length
+ADVICE = "Pass feature='field' to measure_lengths if they are in a field of a dict."
 
 
 @builds("MapDataset.measure_lengths")
@@ -72,7 +41,7 @@ def measure_lengths(
     """See `MapDataset.measure_lengths`."""
     num_workers = at_least(0, num_workers, "num_workers")
     path = os.fspath(path)
-    length_of = ElementLength(feature)
+    length_of = token_counter(feature, ADVICE)
     if not len(dataset):
         raise ValueError(
             f"{dataset} has no elements, so there is no length to measure."
@@ -91,7 +60,7 @@ def measure_lengths(
 
 def _measure(
     dataset: MapDataset[Any],
-    length_of: ElementLength,
+    length_of: Callable[[Any], int],
     num_workers: int,
     path: str,
     identity: dict[str, Any],
@@ -111,6 +80,11 @@ def _measure(
             iterator = iter(batches)
             try:
                 for lengths in iterator:
+                    if lengths.max() > _MAX_LENGTH:
+                        raise ValueError(
+                            f"An element must have at most {_MAX_LENGTH} tokens, got"
+                            f" {lengths.max()}."
+                        )
                     file.write(lengths.astype("<i4").tobytes())
             finally:
                 iterator.close()
@@ -149,7 +123,7 @@ def _open(path: str, expected: dict[str, Any]) -> npt.NDArray[np.int32]:
 
 def _check_sample(
     dataset: MapDataset[Any],
-    length_of: ElementLength,
+    length_of: Callable[[Any], int],
     lengths: npt.NDArray[np.int32],
     indices: Int64Array,
     path: str,
