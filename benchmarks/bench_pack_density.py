@@ -7,10 +7,8 @@ best-fit-decreasing packer.  Both pack all documents together.
     python benchmarks/bench_pack_density.py
 """
 
-import functools
-
-from harness import AtMost, Measurement, Question, Settings, main
-from plan_question import CAPACITIES, olmo_core_packer, pieces, spans
+from harness import AtMost, Measurement, Settings, main
+from plan_question import olmo_core_packer, pieces, question, spans
 
 
 def _padding(tokens: int, rows: int, capacity: int) -> Measurement:
@@ -33,23 +31,12 @@ def _olmo_core(capacity: int, settings: Settings) -> Measurement:
     return _padding(tokens, len(rows), capacity)
 
 
-QUESTION = Question(
-    name="pack_density",
-    text="empty part of best-fit rows of 2,048 and 8,192 tokens",
-    unit="%",
-    contestants={
-        f"{name}, {capacity}": functools.partial(measure, capacity)
-        for name, measure in {"gristmill": _gristmill, "olmo-core": _olmo_core}.items()
-        for capacity in CAPACITIES
-    },
-    targets=tuple(
-        target
-        for capacity in CAPACITIES
-        for target in (
-            AtMost(0.5, ours=f"gristmill, {capacity}"),
-            AtMost(1, than=f"olmo-core, {capacity}", ours=f"gristmill, {capacity}"),
-        )
-    ),
+QUESTION = question(
+    "pack_density",
+    "empty part of best-fit rows of 2,048 and 8,192 tokens",
+    "%",
+    {"gristmill": _gristmill, "olmo-core": _olmo_core},
+    lambda ours, peer: (AtMost(0.5, ours=ours), AtMost(1, than=peer, ours=ours)),
 )
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ of documents.
     python benchmarks/bench_pack_plan.py
 """
 
-import functools
 import time
 
 import numpy as np
 
-from harness import AtLeast, AtMost, Measurement, Question, Settings, main
-from plan_question import CAPACITIES, olmo_core_packer, pieces, spans
+from harness import AtLeast, AtMost, Measurement, Settings, main
+from plan_question import olmo_core_packer, pieces, question, spans
 
 TIMES = 5
 
@@ -42,23 +41,12 @@ def _olmo_core(capacity: int, settings: Settings) -> Measurement:
     return Measurement((time.process_time() - start) / len(documents) * 1e9)
 
 
-QUESTION = Question(
-    name="pack_plan",
-    text="planning best-fit rows of 2,048 and 8,192 tokens, 200,000 documents",
-    unit="ns/document",
-    contestants={
-        f"{name}, {capacity}": functools.partial(measure, capacity)
-        for name, measure in {"gristmill": _gristmill, "olmo-core": _olmo_core}.items()
-        for capacity in CAPACITIES
-    },
-    targets=tuple(
-        target
-        for capacity in CAPACITIES
-        for target in (
-            AtMost(150, ours=f"gristmill, {capacity}"),
-            AtLeast(1, (f"olmo-core, {capacity}",), ours=f"gristmill, {capacity}"),
-        )
-    ),
+QUESTION = question(
+    "pack_plan",
+    "planning best-fit rows of 2,048 and 8,192 tokens, 200,000 documents",
+    "ns/document",
+    {"gristmill": _gristmill, "olmo-core": _olmo_core},
+    lambda ours, peer: (AtMost(150, ours=ours), AtLeast(1, (peer,), ours=ours)),
 )
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """Lengths of documents, and OLMo-core's packer, for the questions about plans."""
 
+import functools
 import pathlib
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from harness import AtLeast, AtMost, Question
 
 DOCUMENTS = 200_000
 CAPACITIES = (2048, 8192)
@@ -38,3 +42,32 @@ def spans(of: np.ndarray) -> np.ndarray:
     """Returns the begins and ends of pieces, as OLMo-core's packer needs them."""
     ends = np.cumsum(of, dtype=np.int64)
     return np.stack([ends - of, ends], axis=1)
+
+
+def question(
+    name: str,
+    text: str,
+    unit: str,
+    measures: dict[str, Callable[..., Any]],
+    targets: Callable[[str, str], Sequence[AtLeast | AtMost]],
+) -> Question:
+    """Returns a question about rows of each capacity, which `measures` get first.
+
+    `targets` get the names of our contestant and of the peer.
+    """
+    ours, peer = measures
+    return Question(
+        name=name,
+        text=text,
+        unit=unit,
+        contestants={
+            f"{contestant}, {capacity}": functools.partial(measure, capacity)
+            for contestant, measure in measures.items()
+            for capacity in CAPACITIES
+        },
+        targets=tuple(
+            target
+            for capacity in CAPACITIES
+            for target in targets(f"{ours}, {capacity}", f"{peer}, {capacity}")
+        ),
+    )
