@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gristmill as g
+from gristmill._dataset.nodes import kept_order, mix_windows
 from gristmill.sharding import ShardOptions
 from gristmill.sources import TokenArrayDataSource
 
@@ -52,6 +55,43 @@ def test_lengths_of_mixtures_are_those_of_their_elements(parts):
         rows = ds.pack(64, seed=1)
         expected = ds.pack(64, [len(document) for document in ds], seed=1)
         np.testing.assert_equal(list(rows), list(expected), err_msg=name)
+
+
+def test_rows_compute_no_order_of_the_mixture_again(parts, monkeypatch):
+    rows = {}
+    for name in ("tokens", "dropped"):
+        rows[name] = mixtures(parts)[name].pack(64, seed=1)
+
+    def fail(*arguments):
+        raise AssertionError("rows must use the order that pack has computed")
+
+    monkeypatch.setattr(mix_windows.PlanWindows, "after", fail)
+    for each in rows.values():
+        assert len(list(pickle.loads(pickle.dumps(each)))) == len(list(each)) > 9
+
+
+@given(st.integers(1, 4000), st.sampled_from([1, 3, 300]), st.data())
+@settings(max_examples=20)
+def test_kept_order_is_the_order_of_turns(length, part_count, data):
+    turns = np.random.default_rng(length).integers(part_count, size=length)
+    expected = [[], []]
+    counts = [0] * part_count
+    for part in turns.tolist():
+        expected[0].append(part)
+        expected[1].append(counts[part])
+        counts[part] += 1
+    expected = np.array(expected)
+    kept = kept_order.KeptOrder(
+        lambda positions: tuple(expected[:, positions]), length, part_count
+    )
+    positions = data.draw(
+        st.one_of(
+            st.lists(st.integers(0, length - 1), min_size=1, max_size=30),
+            st.integers(0, length - 1).map(lambda first: range(first, length)),
+        )
+    )
+    positions = np.array(positions)
+    np.testing.assert_equal(kept.take(positions), expected[:, positions])
 
 
 def test_maps_of_parts_keep_the_lengths_given_to_mix(parts):

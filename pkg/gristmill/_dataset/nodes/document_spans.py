@@ -16,6 +16,7 @@ from gristmill._base.types import Indices, Int64Array
 from gristmill._dataset.model.blocks import ancestor_of
 from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.nodes.mix import SelectionMapDataset
 from gristmill._dataset.nodes.order import IndexMapDataset, OrderMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
@@ -105,6 +106,9 @@ def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths
             f"pack needs documents that end, but {dataset} is endless. Leave out"
             " repeat, pass epochs to mix, or select the first documents: ds[:count]."
         )
+    for node in chain_of(dataset):
+        if isinstance(node, PlannedMixMapDataset):
+            node.keep_order(len(dataset))  # Rows have documents of distant positions.
     if given is None:
         find = _find_lengths(dataset)
         if find is None:

@@ -18,6 +18,7 @@ from gristmill._dataset.model.blocks import epochs_and_offsets, origin_of
 from gristmill._dataset.model.known_length import ENDLESS
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import builds
+from gristmill._dataset.nodes.kept_order import KeptOrder
 from gristmill._dataset.nodes.mix import (
     MixedMapDataset,
     SelectionMapDataset,
@@ -92,6 +93,7 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
         for name in ("_counts", "_length"):
             self.__dict__.pop(name, None)
         self._plans: dict[int, MixPlan] = {}
+        self._kept: KeptOrder | None = None
         if 0 in lengths:
             number = lengths.index(0)
             raise ValueError(
@@ -179,6 +181,12 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
             self._plans = {**dict(newest), epoch: plan}
         return plan
 
+    def keep_order(self, length: int) -> None:
+        """Keep the order of the first positions, so that any of them is found fast."""
+        length = min(length, len(self))
+        if self._kept is None or len(self._kept) < length:
+            self._kept = KeptOrder(self._plan_of(0).take, length, len(self._parents))
+
     def _count_of(self, number: int, unit: MixUnit) -> RunningCount:
         if unit == "elements" or self._counts is None:
             return ElementCount()
@@ -190,6 +198,8 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
                 f"Indices of {self} must be in [0, 2**63), got {indices.tolist()[:5]}:"
                 " its order begins at index 0."
             )
+        if self._kept is not None and len(indices) and indices.max() < len(self._kept):
+            return self._kept.take(indices)
         if self._rule.at_end == "stop":
             return self._plan_of(0).take(indices)
         epochs, offsets = epochs_and_offsets(indices, len(self))
