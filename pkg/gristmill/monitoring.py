@@ -11,7 +11,7 @@
 | ``gristmill_consumed_tokens`` | gauge | ``source``, its name |
 | ``gristmill_consumed_epochs`` | gauge | ``source``, its name |
 
-The last three have the last result of `DatasetIterator.consumed`.  Metrics are recorded
+The last three have the last result of an iterator's `consumed`.  Metrics are recorded
 after `start` was called.  If ``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` is in the
 environment, ``import gristmill`` calls `start` and serves the metrics on port 9431, or
 on ``PYGRAIN_PROMETHEUS_PORT``.  The metrics of worker processes are added up.  They

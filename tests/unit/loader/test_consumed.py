@@ -227,7 +227,7 @@ def test_operations_that_hold_back_records_raise():
     assert iterator.report().sources == ()
 
 
-def test_report_metrics_and_top_show_the_counts():
+def test_report_and_top_show_the_counts():
     iterator = load(batch_size=4)
     next(iterator)
     counts = iterator.consumed()
