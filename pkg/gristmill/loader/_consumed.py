@@ -11,11 +11,12 @@ import numpy as np
 
 from gristmill import samplers, transforms
 from gristmill._base.source_counts import SourceCount
-from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.parallel.consumed import MAX_REPORTED_INDICES
 from gristmill._dataset.parallel.index_counts import TooManyIndices
 from gristmill._dataset.parallel.source_list import SourceList, Tally
 from gristmill._engine.compilation import LoaderProgram
+from gristmill._engine.program import as_number
 from gristmill._engine.stream import Position
 from gristmill._engine.stream_keys import StreamKeys
 from gristmill.operations import FilterOperation
@@ -25,6 +26,20 @@ from gristmill.sharding import Remainder
 CHUNK = 1 << 18
 # Operations after which the records of an incomplete batch are not known.
 _FILTERS = (transforms.Filter, transforms.FlatMap, FilterOperation)
+
+
+class _LoaderSource(MapDataset[Any]):
+    """The source of a loader, which may have no length, and names as keys."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__()
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._source[index]
 
 
 class LoaderCounter:
@@ -48,7 +63,7 @@ class LoaderCounter:
                 " operations over iterators, or a chain of datasets."
             )
         self._loader = loader
-        self._sources = SourceList(SourceMapDataset(program.source), lengths)
+        self._sources = SourceList(_LoaderSource(program.source), lengths)
         self._batches = [
             op for op in loader._operations if isinstance(op, transforms.Batch)
         ]
@@ -158,7 +173,14 @@ class LoaderCounter:
                 keys, indices = stream_keys.compute_block(begin, count)
                 keys = keys[sampler.is_real(indices)] if has_padding else keys
             else:
-                keys = np.array(stream_keys.source_keys(begin, count))
+                names = stream_keys.source_keys(begin, count)
+                keys = np.array([as_number(name) for name in names], np.int64)
+                if len(keys) and keys.min() < 0:
+                    name = names[int(keys.argmin())]
+                    raise TypeError(
+                        "To count tokens, the keys of records must be ints of at least"
+                        f" 0, got {name!r}."
+                    )
             tally.elements[0] += len(keys)
             if has_lengths:
                 tally.tokens[0] += self._sources.tokens_of(0, keys)

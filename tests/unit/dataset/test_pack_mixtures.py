@@ -46,6 +46,9 @@ def mixtures(parts: Any) -> dict[str, Any]:
         "dropped": mix([a, b], epochs=[2, 1], at_end="drop", unit="tokens"),
         "nested": mix([mix([a, b]), a[::-1]], [1, 2]),
         "slice": mix([a.repeat(), b.shuffle(2).repeat()], unit="tokens")[7:500],
+        "listed": mix([a[[7, 3, 3]], b[np.arange(90)]], [1, 9]),
+        "wrapped": a.shard(ShardOptions(1, 3), "wrap"),
+        "windows": g.experimental.WindowShuffleMapDataset(a, window_size=9, seed=1),
         "concatenated": g.MapDataset.concatenate([a, b]).shuffle(3),
     }
 

@@ -219,6 +219,47 @@ def test_given_lengths_count_the_tokens_of_any_source():
         iterator.consumed({"x": [1] * 5})
 
 
+class LetterSampler:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return grain.RecordMetadata(index, "abca"[index])
+
+
+class Letters(dict):
+    name = "letters"
+
+
+def test_records_with_names_count():
+    source = Letters(a=1, b=2, c=3)
+    loader = grain.DataLoader(
+        data_source=source,
+        sampler=LetterSampler(),
+        shard_options=grain.NoSharding(),
+    )
+    iterator = iter(loader)
+    assert [next(iterator), next(iterator)] == [1, 2]
+    count = iterator.consumed()["letters"]
+    assert (count.elements, count.epochs) == (2, pytest.approx(2 / 3))
+    with pytest.raises(TypeError, match=r"keys of records must be ints .* got 'a'"):
+        iterator.consumed({"letters": [1, 2, 3]})
+
+
+def test_source_without_a_length_has_no_epochs():
+    class Squares:
+        name = "squares"
+
+        def __getitem__(self, key):
+            return key * key
+
+    sampler = grain.IndexSampler(9, num_epochs=1)
+    iterator = iter(grain.DataLoader(data_source=Squares(), sampler=sampler))
+    assert [next(iterator) for _ in range(3)] == [0, 1, 4]
+    count = iterator.consumed()["squares"]
+    assert (count.elements, count.tokens, count.epochs) == (3, None, None)
+
+
 def test_operations_that_hold_back_records_raise():
     iterator = load(lambda records: records)
     with pytest.raises(TypeError, match="holds back are not known"):

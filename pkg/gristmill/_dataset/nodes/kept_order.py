@@ -10,9 +10,9 @@ from gristmill._base.types import Int64Array
 
 # The fewest positions of a block, before which the elements of each part are counted.
 MIN_BLOCK = 1 << 8
-# Positions whose order is computed at once, and those that are found at once.
+# Positions whose order is computed at once, and positions that are compared at once.
 STEP = 1 << 16
-CHUNK = 1 << 9
+COMPARED = 1 << 17
 # If positions are no further apart on average, all between them are found.
 DENSE = 4
 
@@ -62,8 +62,9 @@ class KeptOrder:
         blocks, offsets = np.divmod(positions, self._block)
         parts = self._parts[blocks, offsets]
         indices = self._counts[blocks, parts]
-        for begin in range(0, len(positions), CHUNK):
-            some = slice(begin, begin + CHUNK)
+        count = max(1, COMPARED // self._block)
+        for begin in range(0, len(positions), count):
+            some = slice(begin, begin + count)
             is_before = np.arange(self._block) < offsets[some, None]
             is_before &= self._parts[blocks[some]] == parts[some, None]
             indices[some] += np.count_nonzero(is_before, axis=1)

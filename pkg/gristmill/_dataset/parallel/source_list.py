@@ -24,6 +24,7 @@ from gristmill._dataset.nodes.plan_packing import PackMapDataset
 from gristmill._dataset.nodes.planned_mix import PlannedMixMapDataset
 from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
+from gristmill.sources import known_length
 
 # The number of tokens of each record of a source, by the source's name.
 LengthsByName = Mapping[str, Any]
@@ -181,7 +182,7 @@ class SourceList:
     def record_count(self, number: int) -> int | None:
         """Return the number of records of a source, or None if it is not known."""
         dataset = self._datasets[number]
-        return len(dataset) if isinstance(dataset, MapDataset) else None
+        return known_length(dataset) if isinstance(dataset, MapDataset) else None
 
     def has_lengths(self, number: int) -> bool:
         """Return whether the lengths of a source's records are known."""
