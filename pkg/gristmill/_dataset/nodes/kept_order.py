@@ -44,8 +44,8 @@ class KeptOrder:
         flat_parts = self._parts.reshape(-1)
         self._counts = np.zeros((block_count, part_count), np.int64)
         for first in range(0, length, STEP):
-            positions = np.arange(first, min(first + STEP, length), dtype=np.int64)
-            flat_parts[positions], _ = take(positions)
+            end = min(first + STEP, length)
+            flat_parts[first:end], _ = take(np.arange(first, end, dtype=np.int64))
         for number in range(1, block_count):
             counts = np.bincount(self._parts[number - 1], minlength=part_count)
             self._counts[number] = self._counts[number - 1] + counts
