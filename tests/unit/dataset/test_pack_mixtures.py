@@ -43,6 +43,7 @@ def mixtures(parts: Any) -> dict[str, Any]:
         "seeds": mix([a.seed(1).shuffle(), b[3:90:2]], [2, 1]),
         "repeated": mix([a.shuffle(1).repeat(), b], [9, 1]),
         "tokens": mix([a.shuffle(1).repeat(), b], [1, 1], unit="tokens"),
+        "epochs": mix([a.shuffle(1), b.shuffle(2)], unit="tokens").repeat(2),
         "dropped": mix([a, b], epochs=[2, 1], at_end="drop", unit="tokens"),
         "nested": mix([mix([a, b]), a[::-1]], [1, 2]),
         "slice": mix([a.repeat(), b.shuffle(2).repeat()], unit="tokens")[7:500],
@@ -62,7 +63,7 @@ def test_lengths_of_mixtures_are_those_of_their_elements(parts):
 
 def test_rows_compute_no_order_of_the_mixture_again(parts, monkeypatch):
     rows = {}
-    for name in ("tokens", "dropped"):
+    for name in ("tokens", "epochs", "dropped"):
         rows[name] = mixtures(parts)[name].pack(64, seed=1)
 
     def fail(*arguments):

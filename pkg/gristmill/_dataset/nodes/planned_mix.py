@@ -183,7 +183,8 @@ class PlannedMixMapDataset(SelectionMapDataset[T]):
 
     def keep_order(self, length: int) -> None:
         """Keep the order of the first positions, so that any of them is found fast."""
-        length = min(length, len(self))
+        if self._rule.at_end == "drop":
+            length = min(length, len(self))  # Each epoch has a plan of its own.
         if self._kept is None or len(self._kept) < length:
             self._kept = KeptOrder(self._plan_of(0).take, length, len(self._parents))
 
