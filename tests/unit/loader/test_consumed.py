@@ -1,7 +1,6 @@
 """`consumed` of a `DataLoader`'s iterator counts the records of delivered outputs."""
 
 import itertools
-import os
 
 import hypothesis
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import strategies as st
 
 import gristmill as grain
-from gristmill._observe.published_counts import read_counts
 from gristmill.samplers import DistributedSampler, GroupShuffleSampler
 
 LENGTHS = np.random.default_rng(0).integers(1, 9, 37)
@@ -268,14 +266,10 @@ def test_operations_that_hold_back_records_raise():
     assert iterator.report().sources == ()
 
 
-def test_report_and_top_show_the_counts():
+def test_report_shows_the_counts():
     iterator = load(batch_size=4)
     next(iterator)
     counts = iterator.consumed()
     tokens = LENGTHS[:4].sum()
     assert dict(iterator.report().sources) == counts
     assert f"Delivered from documents: 4 elements, {tokens}" in str(iterator.report())
-    published = read_counts(os.getpid())
-    assert {"elements": 4, "tokens": tokens, "epochs": 4 / COUNT} in [
-        each.get("documents") for each in published
-    ]
