@@ -24,6 +24,8 @@ from gristmill.sharding import Remainder
 
 # The number of records whose keys are computed at once.
 CHUNK = 1 << 18
+# The number of keys of a block that take as long as one of a user's sampler.
+SLOW_KEY = 1 << 6
 # Operations after which the records of an incomplete batch are not known.
 _FILTERS = (transforms.Filter, transforms.FlatMap, FilterOperation)
 
@@ -166,7 +168,7 @@ class LoaderCounter:
         stream_keys = StreamKeys(program, stream)
         for begin in range(first, end, CHUNK):
             count = min(CHUNK, end - begin)
-            self._remaining -= count
+            self._remaining -= count if program.in_blocks else SLOW_KEY * count
             if self._remaining < 0:
                 raise TooManyIndices
             if program.in_blocks:
