@@ -31,7 +31,7 @@ from record_files import FOLDER
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 VOCABULARY = 16_384
-TEXT_BYTES = 4_000_000
+TEXT_BYTES = 12_000_000
 EOS = "<|endoftext|>"
 
 
@@ -85,7 +85,9 @@ def _write(folder: pathlib.Path) -> None:
 
 def _gristmill(library: str, data: Data, out: pathlib.Path) -> pathlib.Path:
     from gristmill._cli import main as run
+    from gristmill._convert import token_pieces
 
+    token_pieces._open.cache_clear()  # As the others, open the tokenizer in each run.
     status = run(
         [
             *("tokenize", str(data.lines), str(out / "x"), "--format", "npy"),

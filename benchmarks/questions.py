@@ -10,10 +10,11 @@ GROUPS = {
     "Record files": """records_tokens records_noise records_tokens_workers
         records_noise_workers records_large record_sizes record_reader record_groups
         record_open record_open_memory many_shards tar tf_record tf_index parse_example
-        parquet""",
-    "Datasets": """dataset_map dataset_default dataset_mix mix_tokens dataset_step
-        dataset_window_shuffle dataset_interleave pack_first_fit pack_best_fit
-        pack_concat_split planned_pack text_throughput text_first_batch watching""",
+        parquet mds""",
+    "Datasets": """dataset_map dataset_default dataset_mix mix_tokens mix_shares
+        dataset_step dataset_window_shuffle dataset_interleave pack_first_fit
+        pack_best_fit pack_concat_split planned_pack text_throughput text_first_batch
+        watching consumed""",
     "Columns, text and far files": """parquet_columns parquet_columns_workers
         parquet_global columns hugging_face tokenize tokenize_command text_pack
         pack_plan pack_density pack_ranks pack_first_row rows_index rows_first_batch

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 
 import gristmill
-from gristmill._cli import bench, convert, inspect, tokenize, top, trace
 from gristmill._cli.terminal import STYLE
 from gristmill._convert.errors import CommandError, UsageError
 
@@ -38,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments. None takes those of the process.
     """
-    parser = _build_parser()
     try:
+        parser = _build_parser()
         arguments = parser.parse_args(argv)
         if arguments.command is None:
             parser.print_help(sys.stderr)
@@ -71,6 +70,9 @@ def _discard_output() -> None:
 
 
 def _build_parser() -> argparse.ArgumentParser:
+    # Imported here, so that `main` handles Ctrl-C during these imports.
+    from gristmill._cli import bench, convert, inspect, tokenize, top, trace
+
     parser = argparse.ArgumentParser(
         prog="gristmill",
         description="Convert, tokenize, inspect and measure files; watch loaders.",

@@ -97,7 +97,11 @@ class Journal:
         """Store the description of a finished file; return False if it is not one."""
         types = {name: type(value).__name__ for name, value in fields.items()}
         for kind, description in self._kinds.items():
-            if types == {kind: "int", **description.__annotations__}:
+            annotations = {
+                name: text.partition("[")[0]
+                for name, text in description.__annotations__.items()
+            }
+            if types == {kind: "int", **annotations}:
                 number = fields.pop(kind)
                 self.finished[kind][number] = description(**fields)
                 return True

@@ -24,7 +24,10 @@ class LinesInput(ScannedInput):
 
     def can_seek(self) -> bool:
         # Without a folder for the index, each process would scan the file for it.
-        return self.index_dir is not None and not is_compressed(self.path)
+        if self.index_dir is None:
+            return False
+        with reading(self.path):
+            return not is_compressed(self.path)
 
     def open(self) -> _core.SpanFile:
         """Open an uncompressed file. An existing index is loaded."""

@@ -5,6 +5,7 @@ A piece is two files: the tokens of all documents, and the length of each as an 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -44,7 +45,8 @@ class WrittenPiece:
 
     Attributes:
         documents: The number of documents written.
-        dropped_documents: The number of documents without tokens that were dropped.
+        dropped_by_input: The number of documents without tokens that were dropped, by
+            the number of the input, in decimal.
         tokens: The number of tokens, with those before and after each document.
         text_bytes: The size of all texts in UTF-8.
         sha256: The SHA-256 of the tokens, in hex.
@@ -52,11 +54,16 @@ class WrittenPiece:
     """
 
     documents: int
-    dropped_documents: int
+    dropped_by_input: dict[str, int]
     tokens: int
     text_bytes: int
     sha256: str
     lengths_sha256: str
+
+    @property
+    def dropped_documents(self) -> int:
+        """The number of dropped documents of all inputs."""
+        return sum(self.dropped_by_input.values())
 
 
 class TokenizerFile:
@@ -74,11 +81,7 @@ class TokenizerFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-        except OSError as error:
-            raise from_os_error(error, path) from error
+        content = self._read()
         self.sha256 = hashlib.sha256(content).hexdigest()
         try:
             self._ids, self._special, dropout = _parse(json.loads(content))
@@ -93,6 +96,21 @@ class TokenizerFile:
                 ' results are random. Set "dropout" to null in a copy of the file.'
             )
         self.largest_id = max(self._ids.values(), default=0)
+
+    def is_unchanged(self) -> bool:
+        """Return whether the file still has the same contents.
+
+        Raises:
+            ConversionError: The file cannot be read.
+        """
+        return hashlib.sha256(self._read()).hexdigest() == self.sha256
+
+    def _read(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise from_os_error(error, self.path) from error
 
     def id_of(self, token: str) -> int:
         """Return the id of a token; a decimal number is an id.
@@ -143,7 +161,7 @@ def _parse(content: Any) -> tuple[dict[str, int], set[str], float]:
         ids[token["content"]] = token["id"]
         if token.get("special"):
             special.add(token["content"])
-    if not all(type(number) is int for number in ids.values()):
+    if not {*map(type, ids.values())} <= {int}:
         raise TypeError("An id is not an int.")
     return ids, special, model.get("dropout") or 0.0
 
@@ -199,7 +217,8 @@ class PieceWriter:
                 written.
         """
         step = self.open()
-        documents = dropped = tokens = text_bytes = reported_bytes = 0
+        dropped: collections.Counter[str] = collections.Counter()
+        documents = tokens = text_bytes = reported_bytes = 0
         advance = Advance(0)
         with (
             HashedFile(path) as tokens_file,
@@ -207,13 +226,18 @@ class PieceWriter:
         ):
             for position, texts in _blocks(records):
                 arrays = self._encode(step, texts, records, position)
+                if self.drop_empty:
+                    empty = [
+                        at for at, each in enumerate(arrays) if self._is_empty(each)
+                    ]
+                    dropped.update(f"{records.input_of(position + at)}" for at in empty)
+                    arrays = [each for each in arrays if not self._is_empty(each)]
                 lengths = np.array([len(array) for array in arrays], LENGTH_DTYPE)
                 lengths_file.write(lengths)
                 if arrays:
                     tokens_file.write(np.concatenate(arrays))
                 block_tokens = int(lengths.sum(dtype=np.int64))
                 documents += len(arrays)
-                dropped += len(texts) - len(arrays)
                 tokens += block_tokens
                 text_bytes += sum(map(_utf8_size, texts))
                 advance = Advance(
@@ -224,24 +248,27 @@ class PieceWriter:
                     advance, reported_bytes = Advance(0), text_bytes
             yield advance
             digests = (tokens_file.finish(), lengths_file.finish())
-        yield WrittenPiece(documents, dropped, tokens, text_bytes, *digests)
+        yield WrittenPiece(documents, dict(dropped), tokens, text_bytes, *digests)
+
+    def _is_empty(self, ids: Ids) -> bool:
+        """Return whether a document has no tokens but `prefix` and `suffix`."""
+        return len(ids) == len(self.prefix) + len(self.suffix)
 
     def _encode(
         self, step: Tokenize, texts: list[str], records: PlacedRecords, first: int
     ) -> list[Ids]:
-        """Return the tokens of texts, without empty documents if they are dropped.
+        """Return the tokens of texts, if they are allowed in the output.
 
         The first text is record number `first` of the records.
         """
-        arrays = step.block_map(texts)
-        empty_length = len(self.prefix) + len(self.suffix)
+        arrays: list[Ids] = step.block_map(texts)
         for position, array in enumerate(arrays, first):
             if len(array) > MOST_TOKENS:
                 raise ConversionError(
                     f"{records.place(position)}: a document must have at most"
                     f" {MOST_TOKENS} tokens, got {len(array)}. Split it."
                 )
-            if len(array) == empty_length and not self.drop_empty:
+            if self._is_empty(array) and not self.drop_empty:
                 raise ConversionError(
                     f"{records.place(position)}: this document has no tokens. Remove"
                     " it, or pass --drop-empty to drop such documents."
@@ -254,8 +281,6 @@ class PieceWriter:
                         f" {self.eos_id}, which only ends documents in this format."
                         " Remove it from the text, or pass --format megatron."
                     )
-        if self.drop_empty:
-            return [array for array in arrays if len(array) > empty_length]
         return arrays
 
 

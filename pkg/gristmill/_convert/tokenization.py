@@ -211,7 +211,7 @@ class Tokenization(Conversion):
         return written_count
 
     def finish(self) -> None:
-        if TokenizerFile(self.tokenizer.path).sha256 != self.tokenizer.sha256:
+        if not self.tokenizer.is_unchanged():
             raise ConversionError(
                 f"{self.tokenizer.path} was changed while it was used. Run the command"
                 " again with --restart when the file no longer changes."
@@ -305,18 +305,24 @@ class Tokenization(Conversion):
 
     def _manifest(self) -> dict[str, Any]:
         """Return the description of the output, as JSON values."""
-        counts = self.journal.counts or []
         options = self.header["writer_options"]
         recipe = json.dumps([self.header["inputs"], options], sort_keys=True)
         return {
             **options,
             **dataclasses.asdict(self.totals(list(self.finished.values()))),
-            "inputs": [
-                {**source, "documents": count}
-                for source, count in zip(self.header["inputs"], counts, strict=True)
-            ],
+            "inputs": [*map(self._describe_input, range(len(self.inputs)))],
             "shards": [*map(self._describe_shard, range(self.output.count))],
             "recipe_sha256": hashlib.sha256(recipe.encode()).hexdigest(),
+        }
+
+    def _describe_input(self, number: int) -> dict[str, Any]:
+        pieces = self.finished.values()
+        dropped = sum(piece.dropped_by_input.get(f"{number}", 0) for piece in pieces)
+        count = (self.journal.counts or [])[number]
+        return {
+            **self.header["inputs"][number],
+            "documents": count - dropped,
+            "dropped_documents": dropped,
         }
 
     def _describe_shard(self, shard: int) -> dict[str, Any]:

@@ -39,10 +39,20 @@ class PlacedRecords(Iterable[Any]):
 
     def place(self, position: int) -> str:
         """Return the input and the place in it of record number `position` of these."""
+        number, position = self._find(position)
+        source = self._task.inputs[number]
+        return f"{source.path}: {source.place(position)}"
+
+    def input_of(self, position: int) -> int:
+        """Return the number of the input with record number `position` of these."""
+        return self._find(position)[0]
+
+    def _find(self, position: int) -> tuple[int, int]:
+        """Return the number of a record's input, and its position in that input."""
         position += self._begin
-        for source, count in zip(self._task.inputs, self._task.counts, strict=True):
+        for number, count in enumerate(self._task.counts):
             if position < count:
-                return f"{source.path}: {source.place(position)}"
+                return number, position
             position -= count
         raise IndexError("There is no such record.")
 

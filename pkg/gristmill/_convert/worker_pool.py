@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -40,13 +42,14 @@ def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int
     context = multiprocessing.get_context("spawn")
     workers: dict[Connection, Any] = {}
     try:
-        for _ in range(min(processes, len(tasks))):
-            connection, worker_connection = context.Pipe()
-            arguments = (os.getpid(), work, worker_connection)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
-            worker_connection.close()
-            workers[connection] = process
+        with _blocked_interrupts():
+            for _ in range(min(processes, len(tasks))):
+                connection, worker_connection = context.Pipe()
+                arguments = (os.getpid(), work, worker_connection)
+                process = context.Process(target=_serve, args=arguments, daemon=True)
+                process.start()
+                worker_connection.close()
+                workers[connection] = process
         yield from _distribute(workers, tasks)
     finally:
         for connection, process in workers.items():
@@ -54,6 +57,20 @@ def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int
             connection.close()
         for process in workers.values():
             process.join()
+
+
+@contextlib.contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Block Ctrl-C.  Processes that start now never receive it.
+
+    Ctrl-C signals all processes of a terminal; the parent process ends the workers.
+    """
+    resource_tracker.ensure_running()  # Starting it unblocks the signal.
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _distribute(
@@ -98,8 +115,6 @@ def _serve(parent: int, work: Work, connection: Connection) -> None:
     Sends the exception if a task fails. The parent kills this process at the end.
     """
     _core.die_with_parent(parent)
-    # Ctrl-C signals all processes of a terminal; the parent process ends the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:
             connection.send(None)

@@ -47,7 +47,8 @@ class JsonLinesDataSource(RecordSource[bytes]):
     member or zstd frame that contains it, so a frame must not have more than 64 MiB
     when it is decompressed.  Programs such as ``bgzip`` and ``pzstd`` write files of
     small frames.  The last 64 MiB of frames are kept, so reading lines in the order of
-    the file decompresses each frame once.  The index of frames is a file of its own,
+    the file decompresses each frame once.  Each thread that reads has one more frame in
+    memory while it decompresses it.  The index of frames is a file of its own,
     ``.NAME.gristmill-index-frames``.
 
     Record ``i`` is ``bytes``: a line without the bytes that end it (``"\n"`` or

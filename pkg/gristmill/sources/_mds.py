@@ -70,7 +70,8 @@ class MDSDataSource(RecordSource[dict[str, Any]]):
         OSError: An ``index.json`` or a shard cannot be opened or does not exist.
         CorruptRecord: A file is truncated, damaged, or not one of MosaicML Streaming.
             Raised by reading a sample, too.
-        ImportError: A column has images, and the package pillow is not installed.
+        ImportError: A column has images, and the package pillow is not installed; or a
+            pickle needs a module that cannot be imported.
 
     Example:
         >>> import json, pathlib, struct, tempfile
@@ -130,11 +131,12 @@ class MDSDataSource(RecordSource[dict[str, Any]]):
         part = bisect.bisect_right(self._ends, key)
         try:
             return self._schemas[self._schema_of[part]].decode(record)
-        except DecodeError as error:
+        except (DecodeError, ImportError) as error:
             sample = key - (self._ends[part - 1] if part else 0)
-            raise CorruptRecord(
-                f"{self._paths[part]}: sample {sample}: {error}"
-            ) from error
+            text = f"{self._paths[part]}: sample {sample}: {error}"
+            if isinstance(error, ImportError):
+                raise ImportError(text, name=error.name) from error
+            raise CorruptRecord(text) from error
 
 
 @dataclasses.dataclass(frozen=True)

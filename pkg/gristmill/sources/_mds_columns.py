@@ -122,6 +122,8 @@ def _decode_sample(
             )
         try:
             sample[name] = decode(record, begin, end)
+        except ImportError as error:
+            raise ImportError(f"column {name!r}: {error}", name=error.name) from error
         except (*DAMAGE, pickle.UnpicklingError) as error:
             raise DecodeError(
                 f"column {name!r} cannot be decoded: {type(error).__name__}: {error}"
@@ -165,7 +167,14 @@ def _from_text(convert: Callable[[str], T], record: bytes, begin: int, end: int)
 
 
 def _unpickle(record: bytes, begin: int, end: int) -> Any:
-    return pickle.loads(record[begin:end])
+    try:
+        return pickle.loads(record[begin:end])
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"this pickle needs a name that cannot be imported: {error}. Install its"
+            " package, or add its folder to sys.path.",
+            name=getattr(error, "name", None),
+        ) from error
 
 
 # Decoders by encoding.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -295,9 +296,10 @@ def _tokenizers_encoder(tokenizer: Any, changes: bool = False) -> Encode:
         tokenizer.no_truncation()
         tokenizer.no_padding()
 
-    def encode(texts: list[str]) -> list[list[int]]:
+    def encode(texts: list[str]) -> list[array.array[int]]:
         encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        # NumPy reads an array faster than a list.
+        return [array.array("I", encoding.ids) for encoding in encodings]
 
     return encode
 

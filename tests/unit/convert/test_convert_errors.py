@@ -7,6 +7,8 @@ import pytest
 import zstandard
 
 from gristmill._base import progress_bar
+from gristmill._convert.errors import ConversionError
+from gristmill._convert.line_inputs import LinesInput
 from support.cli import (
     limit_files,
     names,
@@ -203,3 +205,10 @@ def test_truncated_zstd_lines_are_an_error(tmp_path):
     done = run("convert", tmp_path / "in.jsonl", tmp_path / "out")
     assert done.status == 1
     assert "in.jsonl: damaged compressed data: the file ends within a zstd" in done.err
+
+
+def test_text_file_removed_during_conversion_is_named(tmp_path):
+    path = str(tmp_path / "gone.txt")
+    source = LinesInput(path, index_dir=str(tmp_path))
+    with pytest.raises(ConversionError, match=r"gone\.txt"):
+        source.can_seek()

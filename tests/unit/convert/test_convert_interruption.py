@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from gristmill import _cli
+from gristmill._convert import worker_pool
 from support.cli import names, read_array_record, run, shards, start, write_tf_record
 from support.conversions import lines_of, sample, wait_for_lines
 from support.places import TESTS
@@ -101,6 +103,33 @@ def test_ctrl_c_ends_conversion_without_traceback(tmp_path, long):
     assert run(*arguments).status == 0
     found = [p.read_bytes() for p in shards(tmp_path / "out", "x", 14)]
     assert found == whole
+
+
+class InterruptedFinder:
+    """Behaves as if the user pressed Ctrl-C during an import."""
+
+    def find_spec(self, name, *_):
+        if name == "gristmill._cli.trace":
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_during_imports_ends_without_traceback(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "gristmill._cli.trace")
+    monkeypatch.delattr(_cli, "trace")
+    monkeypatch.setattr(sys, "meta_path", [InterruptedFinder(), *sys.meta_path])
+    assert _cli.main(["--help"]) == 130
+    assert capsys.readouterr() == ("", "gristmill: interrupted.\n")
+
+
+def blocked_signals(_):
+    yield signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.multiprocess
+def test_workers_never_receive_ctrl_c():
+    found = [blocked for _, blocked in worker_pool.run(blocked_signals, [0, 1], 2)]
+    assert found == [{signal.SIGINT}] * 2
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def ignore_ctrl_c():

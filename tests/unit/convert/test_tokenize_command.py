@@ -210,6 +210,22 @@ def test_manifest_describes_the_output(tmp_path, tokenizer):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+def test_manifest_counts_dropped_documents_by_input(tmp_path, tokenizer, small_pieces):
+    inputs = [["a", "", "b"] * 30, ["c"], ["", ""]]
+    paths = [
+        write_lines(tmp_path / f"{i}.jsonl", texts) for i, texts in enumerate(inputs)
+    ]
+    options = ("--tokenizer", tokenizer, "--drop-empty", "--processes", 1)
+    tokenize(*paths, tmp_path / "x", *options, "--shards", 2)
+    manifest = json.loads((tmp_path / "x.manifest.json").read_text())
+    counts = [
+        (source["documents"], source["dropped_documents"])
+        for source in manifest["inputs"]
+    ]
+    assert counts == [(60, 30), (1, 0), (0, 2)]
+    assert (manifest["documents"], manifest["dropped_documents"]) == (61, 32)
+
+
 def test_libraries_write_the_same_tokens(tmp_path, tokenizer):
     path = write_lines(tmp_path / "in.jsonl", documents(40))
     for library in "tokenizers", "gigatoken":

@@ -142,18 +142,26 @@ def test_bad_records_of_long_block_are_skipped_singly(server, content):
 
 
 class Counting(threading.Barrier):
-    """Replaces the barrier of the server, and counts GET requests that wait at once."""
+    """Replaces the barrier of the server, and counts GET requests that wait at once.
 
-    def __init__(self):
+    Requests wait until `expected` wait at once, and a moment more for others.
+    """
+
+    def __init__(self, expected):
+        self.expected = expected
         self.lock = threading.Lock()
         self.now = self.most = 0
-        self.gate = threading.Event()
+        self.is_reached = threading.Event()
+        self.never = threading.Event()
 
     def wait(self, timeout=None):
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
-        self.gate.wait(0.02)
+            if self.most >= self.expected:
+                self.is_reached.set()
+        self.is_reached.wait(60)
+        self.never.wait(0.02)
         with self.lock:
             self.now -= 1
 
@@ -161,7 +169,8 @@ class Counting(threading.Barrier):
 @pytest.mark.parametrize("parallel", [2, 5])
 def test_pending_requests_do_not_exceed_parallel(server, parallel):
     source = source_of(server, parallel=parallel, gap_bytes=0)
-    server.barrier = Counting()
+    assert source[0] == RECORDS[0]  # Reads the index, by one request after another.
+    server.barrier = Counting(parallel)
     keys = np.random.default_rng(0).permutation(256)[:60]
     assert source.__getitems__(keys) == [RECORDS[i] for i in keys]
     assert server.barrier.most == parallel

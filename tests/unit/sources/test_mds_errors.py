@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import struct
+import sys
+import types
 
 import PIL.Image
 import pytest
@@ -97,6 +99,26 @@ def test_pickle_needs_the_option(tmp_path):
     with pytest.raises(ValueError, match=r"'any' has pickles.*allow_pickle=True"):
         sources.MDSDataSource(folder)
     assert sources.MDSDataSource(folder, allow_pickle=True)[0] == {"any": {1, 2}}
+
+
+@pytest.mark.parametrize("has_module", [False, True])
+def test_pickle_of_missing_name_names_its_sample(tmp_path, monkeypatch, has_module):
+    module = types.ModuleType("absent")
+    module.Thing = type("Thing", (), {"__module__": "absent"})
+    monkeypatch.setitem(sys.modules, "absent", module)
+    samples = [{"any": 1}, {"any": module.Thing()}]
+    folder = mds_files.write(tmp_path / "data", {"any": "pkl"}, samples)
+    source = sources.MDSDataSource(folder, allow_pickle=True)
+    del module.Thing
+    if not has_module:
+        del sys.modules["absent"]
+    expected = (
+        r"shard\.00000\.mds: sample 1: column 'any': this pickle needs a name that"
+        r" cannot be imported: .*'absent'.*\. Install its package, or add its folder to"
+        r" sys\.path\.$"
+    )
+    with pytest.raises(ImportError, match=expected):
+        source[1]
 
 
 def test_images_need_pillow(tmp_path, monkeypatch):
