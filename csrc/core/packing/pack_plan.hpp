@@ -24,6 +24,7 @@
 #include "core/packing/document_windows.hpp"
 #include "core/packing/pack_options.hpp"
 #include "core/packing/packed_window.hpp"
+#include "core/packing/row_balance.hpp"
 #include "core/tokens/document_lengths.hpp"
 
 namespace gristmill {
@@ -107,7 +108,12 @@ class PackPlan {
   [[nodiscard]] std::vector<double> costs_of(const PackedWindow& window) const;
   // Balances the cheapest rows, at least a group.  Most of the rows that are
   // not full are among them.
-  void balance_cheapest(PackedWindow& window) const;
+  void balance_cheapest(const DocumentWindows::Window& window,
+                        PackedWindow& packed) const;
+  // Returns the extra features of the documents of some rows.
+  [[nodiscard]] RowExtras extras_of(
+      const DocumentWindows::Window& window,
+      std::span<const std::vector<PackedWindow::Span>> rows) const;
   // Appends the numbers of rows of consecutive windows.
   Status add_counts(std::int64_t first_window,
                     std::span<const std::int64_t> counts) const

@@ -66,7 +66,7 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
     def pack(
         self,
         length_struct: int | Mapping[str, int],
-        lengths: npt.ArrayLike | None = None,
+        lengths: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
         **how: Unpack[Packing],
     ) -> PackedT:
         """Pack documents of known lengths into rows that have indices.
