@@ -13,16 +13,15 @@ namespace {
 // The key of the hash of the lengths of several features.
 constexpr HighwayHash::Key kFeaturesKey{0x31746165666c, 0, 0, 0};  // "lfeat1"
 
-constexpr std::size_t kBlockDocuments = 1024;
-using Block = std::array<std::int64_t, kBlockDocuments>;
+constexpr std::size_t kReadDocuments = 1024;
 
 // Calls visit(first, lengths) for blocks of documents.
 template <class Visit>
 Status for_each_block(const DocumentLengths& lengths, Visit visit) {
-  Block numbers;
+  std::array<std::int64_t, kReadDocuments> numbers;
   for (std::int64_t first = 0; first < lengths.size();) {
     const auto size =
-        std::min<std::int64_t>(lengths.size() - first, kBlockDocuments);
+        std::min<std::int64_t>(lengths.size() - first, kReadDocuments);
     const auto block = std::span(numbers).first(static_cast<std::size_t>(size));
     lengths.copy(first, block);
     TRY(visit(first, std::span<const std::int64_t>(block)));
@@ -35,9 +34,10 @@ Status for_each_block(const DocumentLengths& lengths, Visit visit) {
 
 Result<LengthTotals> total_features(const DocumentLengths& lengths,
                                     std::int64_t capacity,
-                                    const LengthTotals& tokens,
                                     std::span<const ExtraFeature> extras) {
-  std::vector<std::uint64_t> hashes{tokens.hash};
+  LengthTotals totals = TRY(total_lengths(lengths, capacity));
+  if (extras.empty()) return totals;
+  std::vector<std::uint64_t> hashes{totals.hash};
   for (const auto& extra : extras) {
     if (extra.lengths.size() != lengths.size()) {
       return Status(Code::kInvalidArgument, extra.name, " must have ",
@@ -51,14 +51,13 @@ Result<LengthTotals> total_features(const DocumentLengths& lengths,
     }
     hashes.push_back(found.value().hash);
   }
-  LengthTotals totals = tokens;
   totals.empty_documents = totals.long_documents = totals.long_tokens = 0;
-  Block numbers;
+  std::array<std::int64_t, kReadDocuments> numbers;
   TRY(for_each_block(
       lengths,
       [&](std::int64_t first, std::span<const std::int64_t> block) -> Status {
-        std::array<bool, kBlockDocuments> is_long;
-        std::array<bool, kBlockDocuments> is_empty;
+        std::array<bool, kReadDocuments> is_long;
+        std::array<bool, kReadDocuments> is_empty;
         for (std::size_t i = 0; i < block.size(); ++i) {
           is_long[i] = block[i] > capacity;
           is_empty[i] = block[i] == 0;

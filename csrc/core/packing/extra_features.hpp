@@ -21,15 +21,14 @@ struct ExtraFeature {
   std::int64_t capacity;    // Cells per row.
 };
 
-// Returns the totals of documents that also have extra features.  Documents
-// are long if any feature is longer than a row, and empty if all are empty.
-// `tokens` has the totals of the first feature, whose capacity is given.
-// REQUIRES: `extras` is not empty, and each capacity is at least 1.
-// Fails with kInvalidArgument if a feature does not have as many lengths as the
-// first one, or a length is out of range.
+// Returns the totals of documents with a first feature, whose capacity is
+// given, and extra features.  Documents are long if any feature is longer than
+// a row, and empty if all are empty.  Tokens are the cells of the first
+// feature. REQUIRES: each capacity is at least 1. Fails like total_lengths(),
+// and with kInvalidArgument if a feature does not have as many lengths as the
+// first one.
 Result<LengthTotals> total_features(const DocumentLengths& lengths,
                                     std::int64_t capacity,
-                                    const LengthTotals& tokens,
                                     std::span<const ExtraFeature> extras);
 
 // Returns the error about an extra feature of a document that is longer than a

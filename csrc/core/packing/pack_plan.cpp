@@ -34,13 +34,10 @@ const bool PackPlan::kHeldAtFork =
 Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
                                                const Options& options) {
   TRY(check_pack_options(options));
-  LengthTotals totals = TRY(total_lengths(lengths, options.capacity));
-  if (!options.extras.empty()) {
-    totals =
-        TRY(total_features(lengths, options.capacity, totals, options.extras));
-    if (options.long_documents == LongDocuments::kCut) {
-      TRY(check_extras_fit(options.extras));
-    }
+  const LengthTotals totals =
+      TRY(total_features(lengths, options.capacity, options.extras));
+  if (options.long_documents == LongDocuments::kCut) {
+    TRY(check_extras_fit(options.extras));
   }
   const DocumentWindows windows(lengths.size(), options.window, options.seed);
   if (windows.per_epoch() > 0 &&
@@ -155,29 +152,6 @@ std::vector<double> PackPlan::costs_of(const PackedWindow& window) const {
   return costs;
 }
 
-RowExtras PackPlan::extras_of(
-    const DocumentWindows::Window& window,
-    std::span<const std::vector<PackedWindow::Span>> rows) const {
-  RowExtras extras;
-  if (rule_.extras.empty()) return extras;
-  std::vector<std::int64_t> offsets;
-  for (const auto& row : rows) {
-    for (const auto& span : row) offsets.push_back(span.offset);
-  }
-  auto documents = offsets;
-  windows_.resolve(window, documents);
-  for (const auto& extra : rule_.extras) {
-    extras.capacities.push_back(static_cast<std::uint32_t>(extra.capacity));
-    for (std::size_t i = 0; i < offsets.size(); ++i) {
-      auto& lengths = extras.lengths[static_cast<std::uint32_t>(offsets[i])];
-      lengths.resize(extras.capacities.size());
-      lengths.back() =
-          static_cast<std::uint32_t>(extra.lengths.at(documents[i]));
-    }
-  }
-  return extras;
-}
-
 void PackPlan::balance_cheapest(const DocumentWindows::Window& window,
                                 PackedWindow& packed) const {
   const auto sorted = sort_by_cost(costs_of(packed));
@@ -191,7 +165,7 @@ void PackPlan::balance_cheapest(const DocumentWindows::Window& window,
     rows.emplace_back(row.begin(), row.end());
   }
   balance_rows(rule_.capacity, options_.span_costs, rows,
-               extras_of(window, rows));
+               extras_of_rows(rule_.extras, windows_, window, rows));
   packed.replace(numbers, rows);
 }
 

@@ -24,7 +24,6 @@
 #include "core/packing/document_windows.hpp"
 #include "core/packing/pack_options.hpp"
 #include "core/packing/packed_window.hpp"
-#include "core/packing/row_balance.hpp"
 #include "core/tokens/document_lengths.hpp"
 
 namespace gristmill {
@@ -110,10 +109,6 @@ class PackPlan {
   // not full are among them.
   void balance_cheapest(const DocumentWindows::Window& window,
                         PackedWindow& packed) const;
-  // Returns the extra features of the documents of some rows.
-  [[nodiscard]] RowExtras extras_of(
-      const DocumentWindows::Window& window,
-      std::span<const std::vector<PackedWindow::Span>> rows) const;
   // Appends the numbers of rows of consecutive windows.
   Status add_counts(std::int64_t first_window,
                     std::span<const std::int64_t> counts) const

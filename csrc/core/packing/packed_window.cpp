@@ -102,6 +102,13 @@ Result<Pieces> fit(const PackRule& rule, const DocumentLengths& lengths,
   return pieces;
 }
 
+// Returns whether a length is in [0, capacity].  Lengths may have changed since
+// they were checked.
+bool fits(std::int64_t length, std::int64_t capacity) {
+  return static_cast<std::uint64_t>(length) <=
+         static_cast<std::uint64_t>(capacity);
+}
+
 // Calls add(offset, lengths) for each document of the window, in order, until
 // it returns an error.  `lengths` has the length of each feature.
 template <class Add>
@@ -126,8 +133,8 @@ Status for_each_document(const PackRule& rule, const DocumentLengths& lengths,
       for (std::size_t i = 0; i < features; ++i) of_document[i] = found[i][k];
       for (std::size_t i = 1; i < features; ++i) {
         const auto& extra = rule.extras[i - 1];
-        if (of_document[i] <= extra.capacity ||
-            rule.long_documents == LongDocuments::kDrop) {
+        if (rule.long_documents == LongDocuments::kDrop ||
+            fits(of_document[i], extra.capacity)) {
           continue;
         }
         return too_long_error(extra, documents[k], of_document[i]);
@@ -148,9 +155,9 @@ Status cut_features(const PackRule& rule, const DocumentLengths& lengths,
                     const DocumentWindows& windows, const Window& window,
                     std::vector<Span>& spans, Take take) {
   const auto is_too_long = [&](std::span<const std::int64_t> of_document) {
-    bool found = of_document[0] > rule.capacity;
+    bool found = !fits(of_document[0], rule.capacity);
     for (std::size_t i = 0; i < rule.extras.size(); ++i) {
-      found |= of_document[i + 1] > rule.extras[i].capacity;
+      found |= !fits(of_document[i + 1], rule.extras[i].capacity);
     }
     return found;
   };
@@ -162,7 +169,7 @@ Status cut_features(const PackRule& rule, const DocumentLengths& lengths,
             is_too_long(of_document)) {
           return {};
         }
-        const auto tokens = of_document[0];
+        const auto tokens = std::max<std::int64_t>(of_document[0], 0);
         if (std::ranges::count(of_document, 0) == std::ssize(of_document)) {
           return {};
         }

@@ -111,6 +111,31 @@ class Balance {
 
 }  // namespace
 
+RowExtras extras_of_rows(std::span<const ExtraFeature> extras,
+                         const DocumentWindows& windows,
+                         const DocumentWindows::Window& window,
+                         std::span<const std::vector<Span>> rows) {
+  RowExtras found;
+  if (extras.empty()) return found;
+  std::vector<std::int64_t> offsets;
+  for (const auto& row : rows) {
+    for (const auto& span : row) offsets.push_back(span.offset);
+  }
+  auto documents = offsets;
+  windows.resolve(window, documents);
+  for (const auto& extra : extras) {
+    found.capacities.push_back(static_cast<std::uint32_t>(extra.capacity));
+    auto cells = documents;
+    extra.lengths.gather(cells);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      auto& lengths = found.lengths[static_cast<std::uint32_t>(offsets[i])];
+      lengths.resize(found.capacities.size());
+      lengths.back() = static_cast<std::uint32_t>(cells[i]);
+    }
+  }
+  return found;
+}
+
 void balance_rows(std::uint32_t capacity, std::span<const double> span_costs,
                   std::span<std::vector<Span>> rows, const RowExtras& extras) {
   if (rows.size() < 2) return;

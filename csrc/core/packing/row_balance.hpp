@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/packing/document_windows.hpp"
+#include "core/packing/extra_features.hpp"
 #include "core/packing/packed_window.hpp"
 
 namespace gristmill {
@@ -27,6 +29,13 @@ struct RowExtras {
   // By offset of the document in its window.
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> lengths;
 };
+
+// Returns the extra features of the documents of some rows of a window; nothing
+// without extra features.
+RowExtras extras_of_rows(std::span<const ExtraFeature> extras,
+                         const DocumentWindows& windows,
+                         const DocumentWindows::Window& window,
+                         std::span<const std::vector<PackedWindow::Span>> rows);
 
 // Moves spans one by one from the most expensive row to the one with the most
 // room, if this decreases the greatest cost of the two; otherwise from the next

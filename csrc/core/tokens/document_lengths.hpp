@@ -47,13 +47,6 @@ class DocumentLengths {
                        : function(numbers<std::int64_t>());
   }
 
-  // REQUIRES: the document is in [0, size()).
-  [[nodiscard]] std::int64_t at(std::int64_t document) const noexcept {
-    return visit([&](const auto& lengths) -> std::int64_t {
-      return lengths[static_cast<std::size_t>(document)];
-    });
-  }
-
   // Copies the lengths of consecutive documents.
   // REQUIRES: first >= 0; first + to.size() <= size().
   void copy(std::int64_t first, std::span<std::int64_t> to) const noexcept {

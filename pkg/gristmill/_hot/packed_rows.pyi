@@ -15,6 +15,6 @@ class RowWriter:
         begins: Int64Array,
         ends: Int64Array,
         lengths: Int64Array,
-        extra_lengths: Int64Array,
+        extra_lengths: Int64Array | None,
         mismatch: Callable[[int, str, int, int], Exception],
     ) -> list[Any]: ...

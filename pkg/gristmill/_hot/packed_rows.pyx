@@ -48,27 +48,29 @@ cdef class RowWriter:
     def write(
         self, list documents not None, const int64_t[::1] offsets,
         const int64_t[::1] begins, const int64_t[::1] ends,
-        const int64_t[::1] lengths, const int64_t[:, ::1] extra_lengths, mismatch,
+        const int64_t[::1] lengths, object extra_lengths, mismatch,
     ):
         """Return the rows that are made of some spans.
 
         Row r has the spans ``offsets[r]:offsets[r + 1]``.  Span s are the cells from
         ``begins[s]`` to ``ends[s]`` of ``documents[s]``, whose length should be
         ``lengths[s]``.  Its extra feature e, whose length should be
-        ``extra_lengths[e, s]``, is whole if ``begins[s]`` is 0, and otherwise absent.
+        ``extra_lengths[e, s]``, is whole if ``begins[s]`` is 0, and otherwise absent;
+        `extra_lengths` is None if there are none.
         For other lengths, this raises ``mismatch(s, feature, expected, length)``.
 
         REQUIRES: the spans of a row fit into it, and each row has one.
         """
         cdef list rows = []
         cdef Py_ssize_t row
+        cdef const int64_t[:, ::1] extra_cells = extra_lengths
         for row in range(offsets.shape[0] - 1):
             if cancelled_count:
                 check_thread()
             rows.append(
                 self._row(
                     documents, offsets[row], offsets[row + 1], begins, ends, lengths,
-                    extra_lengths, mismatch,
+                    extra_cells, mismatch,
                 )
             )
         return rows

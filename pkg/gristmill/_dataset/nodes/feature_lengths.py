@@ -27,12 +27,26 @@ class FeatureLengths(NamedTuple):
     extras: dict[Any, Lengths]
     are_given: bool
 
-    def extras_of(self, documents: Int64Array) -> Int64Array:
-        """Return the cells of documents in extra features, one row for each feature."""
+    def extras_of(self, documents: Int64Array) -> Int64Array | None:
+        """Return the cells of documents in extra features, one row for each feature.
+
+        Returns None if there are no extra features.
+        """
+        if not self.extras:
+            return None
         cells = np.empty((len(self.extras), len(documents)), np.int64)
         for row, lengths in zip(cells, self.extras.values(), strict=True):
             row[:] = lengths[documents]
         return cells
+
+    def extras_with(
+        self, capacities: Mapping[Any, int]
+    ) -> list[tuple[str, Lengths, int]]:
+        """Return the name, the lengths and the capacity of each extra feature."""
+        return [
+            (str(name), lengths, capacities[name])
+            for name, lengths in self.extras.items()
+        ]
 
 
 def given_lengths(

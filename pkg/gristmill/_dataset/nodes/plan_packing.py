@@ -119,10 +119,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             span_costs=span_costs,
             group_rows=global_batch_size or 1,
             counts_path="" if counts_path is None else os.fspath(counts_path),
-            extras=[
-                (str(name), cells, capacities[name])
-                for name, cells in self._lengths.extras.items()
-            ],
+            extras=self._lengths.extras_with(capacities),
         )
         self._hash_of_lengths = f"{self.plan.totals['hash']:016x}"
         self._has_costs = span_costs is not None
