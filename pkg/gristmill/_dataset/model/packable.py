@@ -108,7 +108,8 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 then goes into a row only if all its features fit.  Only the first
                 feature, which must be in the dict if its lengths are not known, is cut:
                 the row with a document's first token has all cells of the others.  A
-                document has the same number in the segment ids of all features.
+                document has the same number in the segment ids of all features.  Leave
+                features out of the dict that are cut like the first one.
             **how: By name:
 
                 - method: "best_fit" (by default) packs the longest documents of a
@@ -117,8 +118,9 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                   "first_fit" packs documents in their order into the first row with
                   room; "split" concatenates them and cuts them at the ends of rows.
                   With lengths by feature, "best_fit" is the same as "longest_first",
-                  and the longest document is that in the feature of which the remaining
-                  documents need the most rows.
+                  lengths are compared in the feature of which the remaining documents
+                  need the most rows, and "first_fit" may miss a row if very many rows
+                  have room in some features only.
                 - long_documents: Whether documents longer than a row are "cut" into
                   rows and a rest (by default), or are "drop"ped.  If any other feature
                   than the first one is longer than a row, "cut" is an error.
