@@ -97,6 +97,7 @@ class PackPlan:
         span_costs: NDArray[np.float64] | None = None,
         group_rows: int = 1,
         counts_path: str = "",
+        extras: Sequence[tuple[str, NDArray[np.int32] | NDArray[np.int64], int]] = (),
     ) -> None: ...
     @property
     def num_rows(self) -> int: ...

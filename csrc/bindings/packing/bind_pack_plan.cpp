@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,9 +63,13 @@ py::str name_of(const Table& table, Value value) {
 
 using Costs = py::array_t<double, py::array::c_style | py::array::forcecast>;
 
-// A plan, and the array that it refers to.
+// Name, lengths and capacity.
+using Extra = std::tuple<std::string, py::array, std::int64_t>;
+
+// A plan, and the arrays that it refers to.
 struct PlanHandle {
   py::array lengths;
+  std::vector<Extra> extras;
   std::unique_ptr<PackPlan> plan;
 };
 
@@ -81,9 +86,10 @@ PlanHandle make_plan(const py::array& lengths, std::int64_t capacity,
                      const std::string& long_documents, std::int64_t window,
                      std::optional<std::uint32_t> seed, std::int64_t num_epochs,
                      const std::optional<Costs>& span_costs,
-                     std::int64_t group_rows, const std::string& counts_path) {
+                     std::int64_t group_rows, const std::string& counts_path,
+                     const std::vector<Extra>& extras) {
   const auto view = view_of_lengths(lengths);
-  const Options options{
+  Options options{
       .capacity = capacity,
       .method = value_of(kMethods, method, "method"),
       .long_documents =
@@ -94,7 +100,12 @@ PlanHandle make_plan(const py::array& lengths, std::int64_t capacity,
       .span_costs = span_costs ? vector_of(*span_costs) : std::vector<double>(),
       .group_rows = group_rows,
       .counts_path = counts_path};
-  return {lengths,
+  for (const auto& [name, cells, extra_capacity] : extras) {
+    options.extras.push_back({.name = name,
+                              .lengths = view_of_lengths(cells),
+                              .capacity = extra_capacity});
+  }
+  return {lengths, extras,
           checked(unlocked([&] { return PackPlan::of(view, options); }))};
 }
 
@@ -171,7 +182,7 @@ py::tuple state_of(const PlanHandle& self) {
           : Costs(static_cast<py::ssize_t>(options.span_costs.size()),
                   options.span_costs.data()),
       options.group_rows, options.counts_path,
-      array_of(self.plan->window_ends()));
+      array_of(self.plan->window_ends()), self.extras);
 }
 
 PlanHandle plan_from(const py::tuple& state) {
@@ -181,7 +192,8 @@ PlanHandle plan_from(const py::tuple& state) {
       state[4].cast<std::int64_t>(),
       state[5].cast<std::optional<std::uint32_t>>(),
       state[6].cast<std::int64_t>(), state[7].cast<std::optional<Costs>>(),
-      state[8].cast<std::int64_t>(), state[9].cast<std::string>());
+      state[8].cast<std::int64_t>(), state[9].cast<std::string>(),
+      state[11].cast<std::vector<Extra>>());
   auto ends = copy_of(state[10].cast<Positions>());
   check(self.plan->add_window_ends(numbers(ends)));
   return self;
@@ -197,7 +209,7 @@ void pack_plan(py::module_& m) {
            "method"_a = "best_fit", "long_documents"_a = "cut",
            "window"_a = std::int64_t{1} << 18, "seed"_a = py::none(),
            "num_epochs"_a = 1, "span_costs"_a = py::none(), "group_rows"_a = 1,
-           "counts_path"_a = "")
+           "counts_path"_a = "", "extras"_a = std::vector<Extra>())
       .def_property_readonly("num_rows", &num_rows,
                              "The number of rows of all epochs.  Counts those\n"
                              "that have not been counted.")

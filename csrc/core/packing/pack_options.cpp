@@ -1,9 +1,9 @@
 #include "core/packing/pack_options.hpp"
 
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "core/base/highway_hash.hpp"
 
@@ -22,6 +22,13 @@ Status check_pack_options(const PackOptions& options) {
   if (options.capacity < 1 || options.capacity > PackRule::kMaxCapacity) {
     return {Code::kInvalidArgument, "capacity must be in [1, 2**24], got ",
             options.capacity};
+  }
+  for (const auto& extra : options.extras) {
+    if (extra.capacity >= 1 && extra.capacity <= PackRule::kMaxCapacity) {
+      continue;
+    }
+    return {Code::kInvalidArgument, "capacity of ", extra.name,
+            " must be in [1, 2**24], got ", extra.capacity};
   }
   if (options.window < 1 || options.window > kMaxWindow) {
     return {Code::kInvalidArgument, "window must be in [1, 2**31), got ",
@@ -56,9 +63,9 @@ Status check_pack_options(const PackOptions& options) {
 }
 
 std::uint64_t pack_counts_key(const PackOptions& options,
-                              const LengthTotals& totals) noexcept {
+                              const LengthTotals& totals) {
   // Costs do not change the number of rows.
-  const std::array<std::uint64_t, 7> fields{
+  std::vector<std::uint64_t> fields{
       totals.hash,
       static_cast<std::uint64_t>(options.capacity),
       static_cast<std::uint64_t>(options.method),
@@ -66,6 +73,9 @@ std::uint64_t pack_counts_key(const PackOptions& options,
       static_cast<std::uint64_t>(options.window),
       options.seed.has_value() ? std::uint64_t{1} : 0,
       options.seed.value_or(0)};
+  for (const auto& extra : options.extras) {
+    fields.push_back(static_cast<std::uint64_t>(extra.capacity));
+  }
   return HighwayHash::of(kCountsKey, std::as_bytes(std::span(fields)));
 }
 

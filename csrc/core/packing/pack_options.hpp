@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/status.hpp"
+#include "core/packing/extra_features.hpp"
 #include "core/packing/packed_window.hpp"
 #include "core/packing/row_fit.hpp"
 #include "core/tokens/document_lengths.hpp"
@@ -20,6 +21,8 @@ struct PackOptions {
   PackMethod method = PackMethod::kBestFit;
   LongDocuments long_documents = LongDocuments::kCut;
   std::int64_t window = 0;  // The most documents of a window.
+  // Features with lengths of their own.  The caller keeps the lengths alive.
+  std::vector<ExtraFeature> extras = {};
   // The seed of the order of documents and rows, which keep their own order
   // without it.
   std::optional<std::uint32_t> seed = std::nullopt;
@@ -39,6 +42,6 @@ Status check_pack_options(const PackOptions& options);
 // Returns a hash of everything that determines the numbers of rows: the key of
 // the file of counts.
 std::uint64_t pack_counts_key(const PackOptions& options,
-                              const LengthTotals& totals) noexcept;
+                              const LengthTotals& totals);
 
 }  // namespace gristmill

@@ -34,7 +34,11 @@ const bool PackPlan::kHeldAtFork =
 Result<std::unique_ptr<PackPlan>> PackPlan::of(DocumentLengths lengths,
                                                const Options& options) {
   TRY(check_pack_options(options));
-  const LengthTotals totals = TRY(total_lengths(lengths, options.capacity));
+  const LengthTotals totals =
+      TRY(total_features(lengths, options.capacity, options.extras));
+  if (options.long_documents == LongDocuments::kCut) {
+    TRY(check_extras_fit(options.extras));
+  }
   const DocumentWindows windows(lengths.size(), options.window, options.seed);
   if (windows.per_epoch() > 0 &&
       options.epochs >
@@ -64,7 +68,8 @@ PackPlan::PackPlan(DocumentLengths lengths, const Options& options,
       options_(options),
       rule_{.capacity = static_cast<std::uint32_t>(options.capacity),
             .method = options.method,
-            .long_documents = options.long_documents},
+            .long_documents = options.long_documents,
+            .extras = options_.extras},
       totals_(totals),
       windows_(lengths.size(), options.window, options.seed),
       num_windows_(windows_.per_epoch() * options.epochs) {}
@@ -147,19 +152,21 @@ std::vector<double> PackPlan::costs_of(const PackedWindow& window) const {
   return costs;
 }
 
-void PackPlan::balance_cheapest(PackedWindow& window) const {
-  const auto sorted = sort_by_cost(costs_of(window));
+void PackPlan::balance_cheapest(const DocumentWindows::Window& window,
+                                PackedWindow& packed) const {
+  const auto sorted = sort_by_cost(costs_of(packed));
   const auto group_rows = static_cast<std::size_t>(options_.group_rows);
   const auto size =
       std::min(sorted.size(), std::max(kMinBalancedRows, group_rows));
   const auto numbers = std::span(sorted).last(size);
   std::vector<std::vector<PackedWindow::Span>> rows;
   for (const auto number : numbers) {
-    const auto row = window.row(number);
+    const auto row = packed.row(number);
     rows.emplace_back(row.begin(), row.end());
   }
-  balance_rows(rule_.capacity, options_.span_costs, rows);
-  window.replace(numbers, rows);
+  balance_rows(rule_.capacity, options_.span_costs, rows,
+               extras_of_rows(rule_.extras, windows_, window, rows));
+  packed.replace(numbers, rows);
 }
 
 void PackPlan::append_rows(const PackedWindow& window, const Place& place,
@@ -353,7 +360,7 @@ Result<PackPlan::Window> PackPlan::pack(std::int64_t number,
   const auto window = windows_.at(number);
   PackedWindow packed =
       TRY(PackedWindow::pack(rule_, lengths_, windows_, window));
-  if (!options_.span_costs.empty()) balance_cheapest(packed);
+  if (!options_.span_costs.empty()) balance_cheapest(window, packed);
   packed.reorder(order_of(packed, window, first_row));
   return std::make_shared<const PackedWindow>(std::move(packed));
 }

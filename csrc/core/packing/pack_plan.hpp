@@ -107,7 +107,8 @@ class PackPlan {
   [[nodiscard]] std::vector<double> costs_of(const PackedWindow& window) const;
   // Balances the cheapest rows, at least a group.  Most of the rows that are
   // not full are among them.
-  void balance_cheapest(PackedWindow& window) const;
+  void balance_cheapest(const DocumentWindows::Window& window,
+                        PackedWindow& packed) const;
   // Appends the numbers of rows of consecutive windows.
   Status add_counts(std::int64_t first_window,
                     std::span<const std::int64_t> counts) const

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "core/packing/feature_fit.hpp"
+
 namespace gristmill {
 namespace {
 
@@ -100,6 +102,154 @@ Result<Pieces> fit(const PackRule& rule, const DocumentLengths& lengths,
   return pieces;
 }
 
+// Returns whether a length is in [0, capacity].  Lengths may have changed since
+// they were checked.
+bool fits(std::int64_t length, std::int64_t capacity) {
+  return static_cast<std::uint64_t>(length) <=
+         static_cast<std::uint64_t>(capacity);
+}
+
+// Calls add(offset, lengths) for each document of the window, in order, until
+// it returns an error.  `lengths` has the length of each feature.
+template <class Add>
+Status for_each_document(const PackRule& rule, const DocumentLengths& lengths,
+                         const DocumentWindows& windows, const Window& window,
+                         Add add) {
+  const auto features = rule.extras.size() + 1;
+  std::vector<std::int64_t> documents(kBlockDocuments);
+  std::vector<std::vector<std::int64_t>> found(features);
+  std::vector<std::int64_t> of_document(features);
+  for (std::int64_t first = 0; first < window.size;) {
+    documents.resize(static_cast<std::size_t>(
+        std::min<std::int64_t>(window.size - first, kBlockDocuments)));
+    std::iota(documents.begin(), documents.end(), first);
+    windows.resolve(window, documents);
+    for (auto& each : found) each = documents;
+    lengths.gather(found[0]);
+    for (std::size_t i = 1; i < features; ++i) {
+      rule.extras[i - 1].lengths.gather(found[i]);
+    }
+    for (std::size_t k = 0; k < documents.size(); ++k) {
+      for (std::size_t i = 0; i < features; ++i) of_document[i] = found[i][k];
+      for (std::size_t i = 1; i < features; ++i) {
+        const auto& extra = rule.extras[i - 1];
+        if (rule.long_documents == LongDocuments::kDrop ||
+            fits(of_document[i], extra.capacity)) {
+          continue;
+        }
+        return too_long_error(extra, documents[k], of_document[i]);
+      }
+      TRY(add(static_cast<std::uint32_t>(first), of_document));
+      ++first;
+    }
+  }
+  return {};
+}
+
+// Appends the pieces of all documents of a window, in order, like cut().
+// take(length, lengths) returns the length of the next piece of a document with
+// `length` tokens left.  `lengths` has the lengths of the extra features that
+// the piece has: all of them for the first piece of a document.
+template <class Take>
+Status cut_features(const PackRule& rule, const DocumentLengths& lengths,
+                    const DocumentWindows& windows, const Window& window,
+                    std::vector<Span>& spans, Take take) {
+  const auto is_too_long = [&](std::span<const std::int64_t> of_document) {
+    bool found = !fits(of_document[0], rule.capacity);
+    for (std::size_t i = 0; i < rule.extras.size(); ++i) {
+      found |= !fits(of_document[i + 1], rule.extras[i].capacity);
+    }
+    return found;
+  };
+  spans.reserve(static_cast<std::size_t>(window.size));
+  TRY(for_each_document(
+      rule, lengths, windows, window,
+      [&](std::uint32_t offset, std::span<std::int64_t> of_document) -> Status {
+        if (rule.long_documents == LongDocuments::kDrop &&
+            is_too_long(of_document)) {
+          return {};
+        }
+        const auto tokens = std::max<std::int64_t>(of_document[0], 0);
+        if (std::ranges::count(of_document, 0) == std::ssize(of_document)) {
+          return {};
+        }
+        if (static_cast<std::uint64_t>(tokens / rule.capacity) + 1 >
+            kMaxPieces - spans.size()) {
+          return too_many_pieces(window);
+        }
+        const auto extras = of_document.subspan(1);
+        std::int64_t begin = 0;
+        do {
+          const std::uint32_t size = take(tokens - begin, extras);
+          spans.push_back({begin, offset, size});
+          begin += size;
+          std::ranges::fill(extras, 0);
+        } while (begin < tokens);
+        return {};
+      }));
+  if (spans.size() >= kMaxPieces) return too_many_pieces(window);
+  return {};
+}
+
+Result<Pieces> fit_all_features(const PackRule& rule,
+                                const DocumentLengths& lengths,
+                                const DocumentWindows& windows,
+                                const Window& window) {
+  Pieces pieces;
+  std::vector<std::uint32_t> piece_lengths;
+  TRY(cut_features(rule, lengths, windows, window, pieces.spans,
+                   [&](std::int64_t left, std::span<std::int64_t> extras) {
+                     const auto size = static_cast<std::uint32_t>(
+                         std::min<std::int64_t>(left, rule.capacity));
+                     piece_lengths.push_back(size);
+                     for (const auto length : extras) {
+                       piece_lengths.push_back(
+                           static_cast<std::uint32_t>(length));
+                     }
+                     return size;
+                   }));
+  std::vector<std::uint32_t> capacities{rule.capacity};
+  for (const auto& extra : rule.extras) {
+    capacities.push_back(static_cast<std::uint32_t>(extra.capacity));
+  }
+  pieces.row_of.resize(pieces.spans.size());
+  pieces.rows =
+      fit_features(rule.method, capacities, piece_lengths, pieces.row_of);
+  return pieces;
+}
+
+// Starts a row when the extra features of a document do not fit into the last
+// one.
+Result<Pieces> split_all_features(const PackRule& rule,
+                                  const DocumentLengths& lengths,
+                                  const DocumentWindows& windows,
+                                  const Window& window) {
+  Pieces pieces;
+  std::uint32_t room = 0;
+  std::vector<std::int64_t> extra_rooms(rule.extras.size());
+  TRY(cut_features(
+      rule, lengths, windows, window, pieces.spans,
+      [&](std::int64_t left, std::span<std::int64_t> extras) {
+        if (pieces.rows == 0 || (room == 0 && left > 0) ||
+            !std::ranges::equal(extras, extra_rooms, std::less_equal{})) {
+          room = rule.capacity;
+          for (std::size_t i = 0; i < extras.size(); ++i) {
+            extra_rooms[i] = rule.extras[i].capacity;
+          }
+          ++pieces.rows;
+        }
+        for (std::size_t i = 0; i < extras.size(); ++i) {
+          extra_rooms[i] -= extras[i];
+        }
+        const auto size =
+            static_cast<std::uint32_t>(std::min<std::int64_t>(left, room));
+        pieces.row_of.push_back(pieces.rows - 1);
+        room -= size;
+        return size;
+      }));
+  return pieces;
+}
+
 Result<Pieces> split(const PackRule& rule, const DocumentLengths& lengths,
                      const DocumentWindows& windows, const Window& window) {
   Pieces pieces;
@@ -118,15 +268,24 @@ Result<Pieces> split(const PackRule& rule, const DocumentLengths& lengths,
   return pieces;
 }
 
+Result<Pieces> assign(const PackRule& rule, const DocumentLengths& lengths,
+                      const DocumentWindows& windows, const Window& window) {
+  const bool splits = rule.method == PackMethod::kSplit;
+  if (!rule.extras.empty()) {
+    return splits ? split_all_features(rule, lengths, windows, window)
+                  : fit_all_features(rule, lengths, windows, window);
+  }
+  return splits ? split(rule, lengths, windows, window)
+                : fit(rule, lengths, windows, window);
+}
+
 }  // namespace
 
 Result<PackedWindow> PackedWindow::pack(const PackRule& rule,
                                         const DocumentLengths& lengths,
                                         const DocumentWindows& windows,
                                         const Window& window) {
-  const Pieces pieces = TRY(rule.method == PackMethod::kSplit
-                                ? split(rule, lengths, windows, window)
-                                : fit(rule, lengths, windows, window));
+  const Pieces pieces = TRY(assign(rule, lengths, windows, window));
   PackedWindow packed;
   packed.row_begins_.resize(std::size_t{pieces.rows} + 1);
   for (const auto row : pieces.row_of) ++packed.row_begins_[row + 1];
@@ -144,8 +303,8 @@ Result<std::int64_t> PackedWindow::count_rows(const PackRule& rule,
                                               const DocumentLengths& lengths,
                                               const DocumentWindows& windows,
                                               const Window& window) {
-  if (rule.method == PackMethod::kFirstFit) {
-    return TRY(fit(rule, lengths, windows, window)).rows;
+  if (rule.method == PackMethod::kFirstFit || !rule.extras.empty()) {
+    return TRY(assign(rule, lengths, windows, window)).rows;
   }
   std::vector<std::uint64_t> pieces;
   if (rule.method != PackMethod::kSplit) pieces.resize(rule.capacity + 1);

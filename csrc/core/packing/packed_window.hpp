@@ -12,6 +12,7 @@
 
 #include "core/base/status.hpp"
 #include "core/packing/document_windows.hpp"
+#include "core/packing/extra_features.hpp"
 #include "core/packing/row_fit.hpp"
 #include "core/tokens/document_lengths.hpp"
 
@@ -31,11 +32,14 @@ struct PackRule {
   std::uint32_t capacity = 0;  // Tokens per row.
   PackMethod method = PackMethod::kBestFit;
   LongDocuments long_documents = LongDocuments::kCut;
+  // Features with lengths of their own.  The caller keeps them alive.
+  std::span<const ExtraFeature> extras = {};
 };
 
 class PackedWindow {
  public:
   // Tokens [begin, begin + length) of the document at an offset in the window.
+  // The span with begin 0 also has all cells of its extra features.
   struct Span {
     std::int64_t begin = 0;
     std::uint32_t offset = 0;
@@ -44,7 +48,8 @@ class PackedWindow {
 
   // Packs the documents.  Rows are in no particular order; the spans of a row
   // are in the order of the documents in the window.
-  // Fails if the window has 2**31 pieces or more.
+  // Fails if the window has 2**31 pieces or more, and if an extra feature is
+  // longer than a row and long documents are not dropped.
   static Result<PackedWindow> pack(const PackRule& rule,
                                    const DocumentLengths& lengths,
                                    const DocumentWindows& windows,

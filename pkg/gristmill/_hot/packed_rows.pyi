@@ -5,7 +5,9 @@ from gristmill._base.types import Int64Array
 from gristmill._hot.layouts import PackLayout
 
 class RowWriter:
-    def __init__(self, layout: PackLayout, boundaries: int) -> None: ...
+    def __init__(
+        self, layout: PackLayout, boundaries: int, extras: list[int]
+    ) -> None: ...
     def write(
         self,
         documents: list[Any],
@@ -13,5 +15,6 @@ class RowWriter:
         begins: Int64Array,
         ends: Int64Array,
         lengths: Int64Array,
-        mismatch: Callable[[int, str, int], Exception],
+        extra_lengths: Int64Array | None,
+        mismatch: Callable[[int, str, int, int], Exception],
     ) -> list[Any]: ...

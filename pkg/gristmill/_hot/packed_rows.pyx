@@ -27,40 +27,50 @@ cdef class RowWriter:
 
     cdef object _layout
     cdef tuple _keys  # The keys of the features if documents are dicts; else None.
-    cdef Py_ssize_t _length  # Cells per row.
+    # For each feature, -1 if it has the spans of the first one; otherwise its number
+    # among the features with lengths of their own.
+    cdef vector[Py_ssize_t] _extras
+    cdef Py_ssize_t _num_extras
+    cdef Py_ssize_t _length  # Cells per row of the first feature.
     cdef Py_ssize_t _boundaries  # Entries of a row's ``cu_seqlens``; 0 for none.
 
-    def __init__(self, layout, Py_ssize_t boundaries):
+    def __init__(self, layout, Py_ssize_t boundaries, list extras not None):
         self._layout = layout
         self._keys = layout.keys
-        self._length = layout.lengths[0]
+        self._extras = extras
+        self._num_extras = max(extras) + 1
+        self._length = layout.lengths[extras.index(-1)]
         self._boundaries = boundaries
 
     def __reduce__(self):
-        return RowWriter, (self._layout, self._boundaries)
+        return RowWriter, (self._layout, self._boundaries, list(self._extras))
 
     def write(
         self, list documents not None, const int64_t[::1] offsets,
         const int64_t[::1] begins, const int64_t[::1] ends,
-        const int64_t[::1] lengths, mismatch,
+        const int64_t[::1] lengths, object extra_lengths, mismatch,
     ):
         """Return the rows that are made of some spans.
 
         Row r has the spans ``offsets[r]:offsets[r + 1]``.  Span s are the cells from
         ``begins[s]`` to ``ends[s]`` of ``documents[s]``, whose length should be
-        ``lengths[s]``.  If it is not, this raises ``mismatch(s, feature, length)``.
+        ``lengths[s]``.  Its extra feature e, whose length should be
+        ``extra_lengths[e, s]``, is whole if ``begins[s]`` is 0, and otherwise absent;
+        `extra_lengths` is None if there are none.
+        For other lengths, this raises ``mismatch(s, feature, expected, length)``.
 
         REQUIRES: the spans of a row fit into it, and each row has one.
         """
         cdef list rows = []
         cdef Py_ssize_t row
+        cdef const int64_t[:, ::1] extra_cells = extra_lengths
         for row in range(offsets.shape[0] - 1):
             if cancelled_count:
                 check_thread()
             rows.append(
                 self._row(
                     documents, offsets[row], offsets[row + 1], begins, ends, lengths,
-                    mismatch,
+                    extra_cells, mismatch,
                 )
             )
         return rows
@@ -81,18 +91,20 @@ cdef class RowWriter:
     cdef object _row(
         self, list documents, Py_ssize_t first, Py_ssize_t last,
         const int64_t[::1] begins, const int64_t[::1] ends,
-        const int64_t[::1] lengths, mismatch,
+        const int64_t[::1] lengths, const int64_t[:, ::1] extra_lengths, mismatch,
     ):
         """Return the row of the spans from `first` to `last`."""
         cdef list leaves, values = [], segment_ids = [], positions = []
         cdef vector[RowMatrix] matrices
         cdef cnp.ndarray mask = np.zeros(self._length, np.bool_)
-        cdef Py_ssize_t i, s, at = 0
-        cdef int64_t count, length
+        cdef vector[int64_t] used  # Cells of each extra feature.
+        cdef Py_ssize_t i, s, extra, at = 0
+        cdef int64_t tokens, start, begin, count, length, expected
+        used.resize(self._num_extras)
         layout = self._layout
         for s in range(first, last):
             leaves = self._leaves_of(documents[s])
-            count = ends[s] - begins[s]
+            tokens = ends[s] - begins[s]
             for i in range(len(leaves)):
                 leaf = <object>PyList_GET_ITEM(leaves, i)
                 length = length_of(leaf, layout.names[i])
@@ -102,10 +114,18 @@ cdef class RowWriter:
                         f" {leaf!r}. Remove it from length_struct, or make it an array"
                         " in a map before packing."
                     )
-                if length != lengths[s]:
-                    raise mismatch(s, layout.names[i], length)
+                extra = self._extras[i]
+                if extra < 0:
+                    start, begin, count, expected = at, begins[s], tokens, lengths[s]
+                else:
+                    expected = extra_lengths[extra, s]
+                    count = expected if begins[s] == 0 else 0
+                    start, begin = used[extra], 0
+                    used[extra] += count
+                if length != expected:
+                    raise mismatch(s, layout.names[i], expected, length)
                 if s == first:
-                    shape = (1, self._length)
+                    shape = (1, layout.lengths[i])
                     values.append(make_matrix(shape, leaf, layout.paddings[i]))
                     numbers = (
                         np.zeros((2, *shape), np.int32) if layout.numbered[i]
@@ -118,16 +138,16 @@ cdef class RowWriter:
                     )
                 try:
                     write_cells(
-                        &matrices[i], <cnp.ndarray>PyList_GET_ITEM(values, i), 0, at,
-                        leaf, begins[s], count,
+                        &matrices[i], <cnp.ndarray>PyList_GET_ITEM(values, i), 0, start,
+                        leaf, begin, count,
                     )
                 except BaseException as error:
                     add_note(error, layout.names[i], values[i])
                     raise
-                matrices[i].number(0, at, count, <int32_t>(s - first + 1))
-            if count > 1:
-                memset(<char*>cnp.PyArray_BYTES(mask) + at + 1, 1, count - 1)
-            at += count
+                matrices[i].number(0, start, count, <int32_t>(s - first + 1))
+            if tokens > 1:
+                memset(<char*>cnp.PyArray_BYTES(mask) + at + 1, 1, tokens - 1)
+            at += tokens
         columns = [
             None if each is None else each[0]
             for each in (*values, *segment_ids, *positions)

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -73,7 +74,8 @@ void check_epoch(const PackPlan& plan, std::int64_t epoch) {
     const auto end = static_cast<std::size_t>(rows.offsets[row + 1]);
     CHECK(begin < end);
     for (auto i = begin; i < end; ++i) {
-      CHECK(rows.begins[i] < rows.ends[i]);
+      // A document without tokens may have extra features.
+      CHECK(rows.begins[i] < rows.ends[i] || !options.extras.empty());
       tokens += rows.ends[i] - rows.begins[i];
       spans[rows.documents[i]].emplace_back(rows.begins[i], rows.ends[i]);
     }
@@ -232,6 +234,87 @@ void test_window_with_too_many_spans_is_error() {
   }
 }
 
+const Numbers& some_images() {
+  static const Numbers lengths = [] {
+    std::mt19937 random(2);
+    Numbers numbers(1000);
+    for (auto& number : numbers) number = random() % 9 * (random() % 2);
+    return numbers;
+  }();
+  return lengths;
+}
+
+PackPlan::Options with_images(PackPlan::Options options,
+                              std::int64_t capacity = 16) {
+  options.extras.push_back(
+      {.name = "images",
+       .lengths = {std::as_bytes(std::span(some_images())), 8},
+       .capacity = capacity});
+  return options;
+}
+
+// Checks the rows of all methods, also if they are moved between rows.
+void test_extra_features_are_whole_and_fit() {
+  for (const auto method : {PackMethod::kBestFit, PackMethod::kFirstFit,
+                            PackMethod::kLongestFirst, PackMethod::kSplit}) {
+    for (const bool grouped : {false, true}) {
+      auto options = with_images(some_options());
+      options.method = method;
+      if (grouped) {
+        options.span_costs.assign(65, 1.0);
+        options.group_rows = 8;
+      }
+      const auto plan = plan_of(options);
+      check_epoch(*plan, 0);
+      check_epoch(*plan, 1);
+      const auto keys = all_rows(*plan);
+      const auto rows = plan->rows(keys).take();
+      std::int64_t all_images = 0;
+      for (std::size_t row = 0; row < keys.size(); ++row) {
+        std::int64_t images = 0;
+        for (auto i = static_cast<std::size_t>(rows.offsets[row]);
+             i < static_cast<std::size_t>(rows.offsets[row + 1]); ++i) {
+          if (rows.begins[i] > 0) continue;
+          images += some_images()[static_cast<std::size_t>(rows.documents[i])];
+        }
+        CHECK(images <= 16);
+        all_images += images;
+      }
+      CHECK_EQ(all_images,
+               2 * std::accumulate(some_images().begin(), some_images().end(),
+                                   std::int64_t{0}));
+    }
+  }
+}
+
+void test_invalid_extra_features_are_errors() {
+  const auto message = [](const PackPlan::Options& options) {
+    const auto& lengths = some_lengths();
+    return PackPlan::of({std::as_bytes(std::span(lengths)), 8}, options)
+        .status()
+        .message();
+  };
+  CHECK_EQ(message(with_images(some_options(), 0)),
+           "capacity of images must be in [1, 2**24], got 0");
+  const auto first =
+      std::ranges::find(some_images(), 8) - some_images().begin();
+  CHECK_EQ(
+      message(with_images(some_options(), 7)),
+      "images of document " + std::to_string(first) +
+          " must have at most 7 cells, because only the first feature is "
+          "cut, got 8. Use longer rows of images, shorten the document, or "
+          "pass long_documents=\"drop\"");
+  auto options = with_images(some_options());
+  const Numbers few(3);
+  options.extras[0].lengths = {std::as_bytes(std::span(few)), 8};
+  CHECK_EQ(message(options),
+           "images must have 1000 lengths, one for each document, got 3");
+  const Numbers negative(1000, -1);
+  options.extras[0].lengths = {std::as_bytes(std::span(negative)), 8};
+  CHECK_EQ(message(options),
+           "images: lengths must be at least 0, got -1 for document 0");
+}
+
 // Fixed, so that later versions continue the plans of earlier ones.
 void test_values_do_not_change() {
   const Numbers lengths{5, 9, 1, 4, 7, 3, 2, 8};
@@ -240,6 +323,17 @@ void test_values_do_not_change() {
   const auto rows = plan->rows(all_rows(*plan)).take();
   CHECK(rows.offsets == Numbers({0, 1, 3, 4, 6, 8}));
   CHECK(rows.documents == Numbers({7, 0, 3, 4, 2, 1, 5, 6}));
+  const Numbers images{0, 2, 3, 0, 1, 1, 0, 2};
+  const auto other =
+      plan_of({.capacity = 10,
+               .window = 8,
+               .extras = {{.name = "images",
+                           .lengths = {std::as_bytes(std::span(images)), 8},
+                           .capacity = 3}}},
+              lengths);
+  const auto found = other->rows(all_rows(*other)).take();
+  CHECK(found.offsets == Numbers({0, 3, 4, 6, 8}));
+  CHECK(found.documents == Numbers({0, 2, 3, 1, 4, 5, 6, 7}));
 }
 
 }  // namespace
@@ -253,5 +347,7 @@ int main() {
   test_row_out_of_range_is_error();
   test_invalid_options_are_errors();
   test_window_with_too_many_spans_is_error();
+  test_extra_features_are_whole_and_fit();
+  test_invalid_extra_features_are_errors();
   test_values_do_not_change();
 }

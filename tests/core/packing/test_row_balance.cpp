@@ -9,6 +9,7 @@
 
 using gristmill::balance_rows;
 using gristmill::cost_of_row;
+using gristmill::RowExtras;
 using Span = gristmill::PackedWindow::Span;
 using Rows = std::vector<std::vector<Span>>;
 
@@ -57,10 +58,31 @@ void test_few_rows_are_unchanged() {
   CHECK_EQ(one[0].size(), 1U);
 }
 
+// Row 1 has room for the extra feature of one more document.
+void test_extra_features_stay_within_their_capacity() {
+  const auto costs = tokens_as_costs(100);
+  const RowExtras extras{
+      .capacities = {8},
+      .lengths = {{0, {3}}, {1, {3}}, {2, {0}}, {3, {5}}, {4, {0}}}};
+  Rows rows{{{0, 0, 30}, {0, 1, 30}, {7, 2, 10}}, {{0, 3, 10}, {0, 4, 10}}};
+  balance_rows(100, costs, rows, extras);
+  CHECK_EQ(rows[0].size(), 2U);
+  CHECK_EQ(rows[1].size(), 3U);
+  balance_rows(100, tokens_as_costs(100), rows, extras);
+  for (const auto& row : rows) {
+    std::uint32_t cells = 0;
+    for (const auto& span : row) {
+      if (span.begin == 0) cells += extras.lengths.at(span.offset)[0];
+    }
+    CHECK(cells <= 8);
+  }
+}
+
 }  // namespace
 
 int main() {
   test_room_is_spread_over_the_rows();
   test_row_that_cannot_give_does_not_stop_others();
   test_few_rows_are_unchanged();
+  test_extra_features_stay_within_their_capacity();
 }

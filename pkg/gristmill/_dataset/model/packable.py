@@ -40,12 +40,14 @@ class PackCounts(NamedTuple):
 
     Attributes:
         rows: The number of rows.
-        packed_tokens: The number of tokens in them, without padding.
-        density: Their share of all cells.
-        long_documents: The number of documents that are longer than a row.
+        packed_tokens: The number of tokens in them, without padding. Tokens are the
+            cells of the first feature.
+        density: Their share of all its cells.
+        long_documents: The number of documents that are longer than a row, in any
+            feature.
         dropped_documents: The number of those that are in no row.
         dropped_tokens: The number of tokens of the dropped documents.
-        empty_documents: The number of documents without tokens.
+        empty_documents: The number of documents without cells in any feature.
     """
 
     rows: int
@@ -66,7 +68,7 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
     def pack(
         self,
         length_struct: int | Mapping[str, int],
-        lengths: npt.ArrayLike | None = None,
+        lengths: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
         **how: Unpack[Packing],
     ) -> PackedT:
         """Pack documents of known lengths into rows that have indices.
@@ -96,11 +98,18 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
 
         Args:
             length_struct: The number of cells in a row, at least 1; or a dict of it, if
-                documents are dicts.  All features are cut at the same cells, so they
-                have equal numbers.  Documents that are arrays become ``tokens``.
+                documents are dicts.  Features without lengths of their own are cut at
+                the same cells as the first one, so they have equal numbers.  Documents
+                that are arrays become ``tokens``.
             lengths: The number of tokens of each document, ints of shape ``(n,)``, such
                 as from `measure_lengths`.  None if the source, or each source of a
-                `mix`, has tokens, or the mix counts them.
+                `mix`, has tokens, or the mix counts them.  A dict of lengths by feature
+                if features have different ones, such as tokens and images.  A document
+                then goes into a row only if all its features fit.  Only the first
+                feature, which must be in the dict if its lengths are not known, is cut:
+                the row with a document's first token has all cells of the others.  A
+                document has the same number in the segment ids of all features.  Leave
+                features out of the dict that are cut like the first one.
             **how: By name:
 
                 - method: "best_fit" (by default) packs the longest documents of a
@@ -108,8 +117,13 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                   "longest_first" fills row by row with the longest that fit;
                   "first_fit" packs documents in their order into the first row with
                   room; "split" concatenates them and cuts them at the ends of rows.
+                  With lengths by feature, "best_fit" is the same as "longest_first",
+                  lengths are compared in the feature of which the remaining documents
+                  need the most rows, and "first_fit" may miss a row if very many rows
+                  have room in some features only.
                 - long_documents: Whether documents longer than a row are "cut" into
-                  rows and a rest (by default), or are "drop"ped.
+                  rows and a rest (by default), or are "drop"ped.  If any other feature
+                  than the first one is longer than a row, "cut" is an error.
                 - window: The most documents that are packed together, by default
                   262,144.
                 - seed: Shuffles documents and rows, in each epoch differently; an int
@@ -118,9 +132,10 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 - num_epochs: The number of times to pack all documents, by default 1.
                   `repeat` would return the same rows again.
                 - cost: What a segment of each length costs: "tokens" (its length),
-                  "attention" (its square), or a function of an array of lengths.  The
-                  rows of a global batch then have similar costs, and `deal` gives each
-                  rank rows of nearly the same total cost.
+                  "attention" (its square), or a function of an array of lengths.  Only
+                  the first feature counts.  The rows of a global batch then have
+                  similar costs, and `deal` gives each rank rows of nearly the same
+                  total cost.
                 - global_batch_size: The number of rows that all ranks together take in
                   a step, for `cost` and `deal`.
                 - counts_path: A file that keeps the numbers of rows.  Without it, each
@@ -141,8 +156,9 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
         Raises:
             TypeError: An argument has the wrong type, or lengths are not known.
             ValueError: An argument is out of range, lengths do not match the documents,
-                or documents may be dropped or have other lengths in each epoch.  At
-                iteration: a document has another length.
+                or documents may be dropped or have other lengths in each epoch.  A
+                feature that is not cut is longer than a row.  At iteration: a document
+                has another length.
 
         Example:
             >>> texts = [np.arange(1, n) for n in (4, 6, 3)]

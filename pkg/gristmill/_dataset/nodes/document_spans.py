@@ -118,7 +118,7 @@ def lengths_of(dataset: MapDataset[Any], given: npt.ArrayLike | None) -> Lengths
                 " with the number of tokens of each element."
             )
         return _lengths_of_all(dataset, find)
-    lengths = _as_lengths(given, len(dataset))
+    lengths = as_lengths(given, len(dataset))
     if token_records_of(dataset) is not None:
         _check_equal(lengths, lengths_of(dataset, None))
     return lengths
@@ -174,19 +174,29 @@ def _lengths_of_all(dataset: MapDataset[Any], find: FindLengths) -> Lengths:
     return lengths
 
 
-def _as_lengths(lengths: npt.ArrayLike, count: int) -> Lengths:
-    """Return lengths as an array of int32 or int64."""
+def as_lengths(lengths: Any, count: int, name: str = "lengths") -> Lengths:
+    """Return the user's lengths as an array of int32 or int64.
+
+    Args:
+        lengths: The lengths.
+        count: The number of documents.
+        name: What errors call the lengths.
+
+    Raises:
+        TypeError: They are not an array of ints.
+        ValueError: There are not as many as documents.
+    """
     array = np.asarray(lengths)
     if array.shape == (0,):
         array = np.empty(0, np.int64)  # NumPy's dtype of an empty list is float64.
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError(
-            "lengths must be an array of ints of shape (n,), got"
+            f"{name} must be an array of ints of shape (n,), got"
             f" {kind(lengths)} of dtype {array.dtype} and shape {array.shape}."
         )
     if len(array) != count:
         raise ValueError(
-            f"lengths must have one length for each of the {count} documents, got"
+            f"{name} must have one length for each of the {count} documents, got"
             f" {len(array)}. Pass the lengths of this dataset."
         )
     # The plan needs lengths that never change.

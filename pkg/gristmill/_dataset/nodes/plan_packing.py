@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -32,6 +32,7 @@ from gristmill._dataset.nodes.document_spans import (
     lengths_of,
     token_records_of,
 )
+from gristmill._dataset.nodes.feature_lengths import find_lengths, given_lengths
 from gristmill._dataset.nodes.mix import ConcatenateMapDataset, SelectionMapDataset
 from gristmill._dataset.nodes.pack_layout import at_least, pack_layout
 from gristmill._dataset.nodes.source import SourceMapDataset
@@ -69,7 +70,7 @@ class PackMapDataset(BlockMapDataset[Any]):
         self,
         parent: MapDataset[Any],
         length_struct: int | Mapping[str, int],
-        lengths: npt.ArrayLike | None,
+        lengths: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None,
         *,
         method: str = "best_fit",
         long_documents: str = "cut",
@@ -91,8 +92,13 @@ class PackMapDataset(BlockMapDataset[Any]):
         self._seed = seed
         self._drops_long = long_documents == "drop"
         self._num_epochs = at_least(1, num_epochs, "num_epochs")
-        self._layout = planned_layout(length_struct, padding_struct, cu_seqlens)
-        self._writer = RowWriter(self._layout, cu_seqlens or 0)
+        given = given_lengths(length_struct, lengths)
+        main, *extras = given
+        layout = planned_layout(length_struct, padding_struct, cu_seqlens, extras)
+        capacities = capacities_of(layout)
+        self._capacity = capacities[main]
+        numbers = [extras.index(key) if key in extras else -1 for key in capacities]
+        self._writer = RowWriter(layout, cu_seqlens or 0, numbers)
         if global_batch_size is not None:
             at_least(1, global_batch_size, "global_batch_size")
         elif cost is not None:
@@ -100,12 +106,11 @@ class PackMapDataset(BlockMapDataset[Any]):
                 "cost needs global_batch_size, the number of rows that all ranks"
                 " together take in a step. Pass it, or leave cost out."
             )
-        span_costs = costs_of_spans(cost, self._layout.lengths[0])
-        self._lengths = lengths_of(parent, lengths)
-        self._finds_lengths = lengths is None
+        span_costs = costs_of_spans(cost, self._capacity)
+        self._lengths = find_lengths(parent, given)
         self.plan = _core.PackPlan(
-            self._lengths,
-            self._layout.lengths[0],
+            self._lengths.tokens,
+            self._capacity,
             method=method,
             long_documents=long_documents,
             window=at_least(1, window, "window"),
@@ -114,6 +119,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             span_costs=span_costs,
             group_rows=global_batch_size or 1,
             counts_path="" if counts_path is None else os.fspath(counts_path),
+            extras=self._lengths.extras_with(capacities),
         )
         self._hash_of_lengths = f"{self.plan.totals['hash']:016x}"
         self._has_costs = span_costs is not None
@@ -136,18 +142,20 @@ class PackMapDataset(BlockMapDataset[Any]):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._finds_lengths or type(self._parent) is not SourceMapDataset:
+        if self._lengths.are_given or type(self._parent) is not SourceMapDataset:
             return self.__dict__
         # The source's lengths may be in a mapped file, which processes share.
         plan: Any = self.plan
-        return self.__dict__ | {"plan": plan.__getstate__()[1:], "_lengths": None}
+        lengths = self._lengths._replace(tokens=np.empty(0, np.int32))
+        return self.__dict__ | {"plan": plan.__getstate__()[1:], "_lengths": lengths}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        if state["_lengths"] is None:
-            self._lengths = lengths_of(self._parent, None)
+        if isinstance(state["plan"], tuple):
+            tokens = lengths_of(self._parent, None)
+            self._lengths = self._lengths._replace(tokens=tokens)
             plan: Any = _core.PackPlan.__new__(_core.PackPlan)
-            plan.__setstate__((self._lengths, *state["plan"]))
+            plan.__setstate__((tokens, *state["plan"]))
             self.plan = plan
 
     def __len__(self) -> int:
@@ -163,7 +171,7 @@ class PackMapDataset(BlockMapDataset[Any]):
         return PackCounts(
             rows=len(self),
             packed_tokens=packed,
-            density=packed / max(1, len(self) * self._layout.lengths[0]),
+            density=packed / max(1, len(self) * self._capacity),
             long_documents=totals["long_documents"] * epochs,
             dropped_documents=totals["long_documents"] * epochs if drops else 0,
             dropped_tokens=dropped,
@@ -202,18 +210,24 @@ class PackMapDataset(BlockMapDataset[Any]):
             distinct, places = np.unique(numbers, return_inverse=True)
             elements = block_of(self._parent, distinct)
             documents = [elements[place] for place in places.tolist()]
-            lengths = self._lengths[spans.documents].astype(np.int64)
+            lengths = self._lengths.tokens[spans.documents].astype(np.int64)
 
-        def mismatch(span: int, feature: str, found: int) -> Exception:
+        def mismatch(span: int, feature: str, expected: int, found: int) -> Exception:
             return ValueError(
-                f"Document {spans.documents[span]} must have {lengths[span]} tokens, as"
-                f" in the lengths of {self}, got {found} in {feature}. Measure the"
+                f"Document {spans.documents[span]} must have {expected} tokens, as in"
+                f" the lengths of {self}, got {found} in {feature}. Measure the"
                 " lengths of this data, or cut the documents to their lengths in a map"
                 " before pack."
             )
 
         rows: list[Any] = self._writer.write(
-            documents, spans.offsets, begins, ends, lengths, mismatch
+            documents,
+            spans.offsets,
+            begins,
+            ends,
+            lengths,
+            self._lengths.extras_of(spans.documents),
+            mismatch,
         )
         return rows
 
@@ -249,13 +263,19 @@ def costs_of_spans(
 
 
 def planned_layout(
-    length_struct: int | Mapping[str, int], paddings: Any, cu_seqlens: int | None
+    length_struct: int | Mapping[str, int],
+    paddings: Any,
+    cu_seqlens: int | None,
+    extras: Sequence[Any] = (),
 ) -> PackLayout:
     """Check the arguments of a packed dataset and return the layout of its rows.
 
+    `extras` are the features that have lengths of their own.
+
     Raises:
         TypeError: A number is not an int.
-        ValueError: A number is out of range, or the features' lengths differ.
+        ValueError: A number is out of range, or features that are cut together have
+            different lengths.
     """
     is_array = not isinstance(length_struct, Mapping)
     struct = dict(
@@ -274,11 +294,12 @@ def planned_layout(
             raise ValueError(
                 f"length_struct[{name!r}] must be at most {MAX_LENGTH}, got {length}."
             )
-        if length != struct[main]:
+        if length != struct[main] and name not in extras:
             raise ValueError(
                 "All features of length_struct must have the same length, because one"
                 f" plan divides them into the same spans, got {struct[main]} for"
-                f" {main!r} and {length} for {name!r}."
+                f" {main!r} and {length} for {name!r}. If documents have another"
+                f" number of cells in {name!r}, pass lengths as a dict, too."
             )
     extras = [f"{main}_loss_mask"]
     if cu_seqlens is not None:
@@ -291,6 +312,12 @@ def planned_layout(
     if is_array:
         layout = dataclasses.replace(layout, keys=None, leaves_of=_as_leaves)
     return layout
+
+
+def capacities_of(layout: PackLayout) -> dict[Any, int]:
+    """Return the cells of a row by feature; the key is None if documents are arrays."""
+    keys = (None,) if layout.keys is None else layout.keys
+    return dict(zip(keys, layout.lengths, strict=True))
 
 
 def _as_leaves(document: Any) -> list[Any]:
