@@ -159,7 +159,7 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
         return array_place(text, index_bytes, self._source, self._index_dir)
 
     def _warn_if_not_saved(self, rows: _core.TokenRows, index_bytes: int) -> None:
-        warn_if_not_saved(rows.index_path, index_bytes, self._source)
+        warn_if_not_saved(rows.has_index_file, index_bytes, self._source)
 
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments that determine the elements, apart from the source."""
@@ -199,9 +199,9 @@ def array_place(
     return _core.ArrayPlace(key, paths, _data_path(path))
 
 
-def warn_if_not_saved(index_path: str, index_bytes: int, source: Documents) -> None:
+def warn_if_not_saved(has_file: bool, index_bytes: int, source: Documents) -> None:
     """Log a warning if an index should be saved, but is not."""
-    if not index_path and index_bytes >= MIN_SAVED_BYTES:
+    if not has_file and index_bytes >= MIN_SAVED_BYTES:
         log.warning(
             "The index of the rows of %s cannot be saved, so each process computes it."
             " Set GRISTMILL_CACHE_DIR, or index_dir=, to a writable folder.",
