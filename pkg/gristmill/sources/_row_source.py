@@ -18,11 +18,9 @@ from gristmill._base.argument_checks import check_instance, check_integer
 from gristmill._base.object_repr import FileSource, value_text
 from gristmill._base.types import Int64Array, T
 from gristmill.errors import CorruptRecord
-from gristmill.sources._sidecars import sidecar_paths
+from gristmill.sources._sidecars import MIN_SAVED_BYTES, sidecar_paths
 from gristmill.sources._urls import is_local, local_path
 
-# A smaller index is not saved: computing it takes a few milliseconds.
-MIN_SAVED_BYTES = 1 << 20
 MAX_SEQUENCE_LENGTH = 2**48  # Sums of a few fit int64.
 ITER_BLOCK = 64  # Rows that `__iter__` reads at once.
 
