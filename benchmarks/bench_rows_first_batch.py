@@ -28,9 +28,7 @@ def _open_prefix(settings: Settings) -> str:
     """Returns the prefix of the data set, whose .idx file was read once."""
     default = QUICK_DOCUMENTS if settings.quick else DOCUMENTS
     prefix = token_rows.prefix_of(settings.records or default)
-    with open(f"{prefix}.idx", "rb") as file:
-        while file.read(1 << 24):
-            pass
+    token_rows.load_index(prefix)
     return prefix
 
 

@@ -41,6 +41,13 @@ def prefix_of(documents: int) -> str:
     return str(folder / "train")
 
 
+def load_index(prefix: str) -> None:
+    """Reads the .idx file of a data set once, so that it is in the page cache."""
+    with open(f"{prefix}.idx", "rb") as file:
+        while file.read(1 << 24):
+            pass
+
+
 def _write(prefix: pathlib.Path, lengths: np.ndarray) -> None:
     offsets = np.zeros(len(lengths), np.int64)
     np.cumsum(2 * lengths[:-1].astype(np.int64), out=offsets[1:])

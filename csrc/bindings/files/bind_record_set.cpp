@@ -2,6 +2,7 @@
 // thread that reads them.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "bindings/files/record_reader.hpp"
 #include "bindings/files/span_file.hpp"
+#include "core/files/record_lengths.hpp"
 #include "core/files/record_set.hpp"
 #include "core/files/shared_index.hpp"
 
@@ -32,24 +34,34 @@ class SetHandle final : public ReaderHandle {
     check(set()->open_part(part, handle.reader()));
   }
 
-  // Returns the lengths of the records of a part, as an array.  Opens all parts
-  // together, because the caller needs the lengths of the others, too.
-  py::object lengths(std::size_t part, std::uint64_t item_bytes) {
-    check_part(part);
-    if (!set()->reader(part)) open_parts(all_closed_parts());
-    const ReaderPtr part_reader = set()->reader(part);
-    const auto file = std::dynamic_pointer_cast<const SpanFile>(part_reader);
-    if (!file || item_bytes == 0) {
-      throw py::value_error(path() + ": records have no lengths");
+  // Returns the lengths of the first records[i] records of each part i, as an
+  // array.
+  py::object lengths(const std::vector<std::uint64_t>& records,
+                     std::uint64_t item_bytes,
+                     const std::vector<std::string>& index_paths) {
+    if (records.size() != set()->num_parts() || item_bytes == 0) {
+      throw py::value_error("records must have a number for each part");
     }
-    const auto listed =
-        unlocked([&] { return file->index().listed_lengths(); });
-    if (!listed.empty()) return view_lengths(file, listed);
-    Records lengths(static_cast<py::ssize_t>(file->size()));
-    const std::span to(lengths.mutable_data(),
-                       static_cast<std::size_t>(lengths.size()));
-    check_file(unlocked([&] { return file->lengths(item_bytes, to); }));
-    return lengths;
+    open_parts(all_closed_parts());
+    std::vector<RecordPart> parts;
+    for (std::size_t part = 0; part < records.size(); ++part) {
+      auto file =
+          std::dynamic_pointer_cast<const SpanFile>(set()->reader(part));
+      if (!file) throw py::value_error(path() + ": records have no lengths");
+      // A file that was opened again may have fewer records.
+      parts.push_back({file, std::min(records[part], file->size())});
+    }
+    if (parts.size() == 1) {
+      const auto& [file, count] = parts[0];
+      const auto listed =
+          unlocked([&] { return file->index().listed_lengths(); });
+      if (!listed.empty()) return view_of(file, listed.first(4 * count), 4);
+    }
+    auto found = checked_file(unlocked(
+        [&] { return record_lengths(parts, item_bytes, index_paths); }));
+    const auto owner =
+        std::make_shared<const ArrayFile>(std::move(found.arrays));
+    return view_of(owner, owner->array(0), found.width);
   }
 
   // A closed set reopens its parts when they are read.
@@ -68,18 +80,21 @@ class SetHandle final : public ReaderHandle {
         std::static_pointer_cast<const RecordSet>(reader()));
   }
 
-  // Returns a view of the lengths that the index of `file` lists.
-  static py::object view_lengths(const std::shared_ptr<const SpanFile>& file,
-                                 std::span<const std::byte> listed) {
-    using Owner = std::shared_ptr<const SpanFile>;
-    const py::capsule owner(new Owner(file), [](void* pointer) {
-      delete static_cast<Owner*>(pointer);
+  // Returns a read-only view of lengths of `width` bytes each.
+  template <class Owner>
+  static py::object view_of(const std::shared_ptr<Owner>& owner,
+                            std::span<const std::byte> lengths,
+                            std::size_t width) {
+    using Pointer = std::shared_ptr<Owner>;
+    const py::capsule base(new Pointer(owner), [](void* pointer) {
+      delete static_cast<Pointer*>(pointer);
     });
-    py::array lengths(py::dtype::of<std::int32_t>(),
-                      static_cast<py::ssize_t>(listed.size() / 4),
-                      listed.data(), owner);
-    lengths.attr("flags").attr("writeable") = false;
-    return lengths;
+    py::array view(width == 4 ? py::dtype::of<std::int32_t>()
+                              : py::dtype::of<std::int64_t>(),
+                   static_cast<py::ssize_t>(lengths.size() / width),
+                   lengths.data(), base);
+    view.attr("flags").attr("writeable") = false;
+    return view;
   }
 
   [[nodiscard]] std::vector<std::size_t> all_closed_parts() const {
@@ -130,9 +145,10 @@ void record_set(py::module_& m) {
            "name"_a, "ranges"_a, "open"_a, "dtype"_a = py::none())
       .def("open_part", &SetHandle::open_part, "part"_a, "reader"_a,
            "Set the reader of a part, unless it has one.")
-      .def("lengths", &SetHandle::lengths, "part"_a, "item_bytes"_a,
-           "Return the number of items of each record of a part, read-only,\n"
-           "without a copy if the file's index lists them.");
+      .def("lengths", &SetHandle::lengths, "records"_a, "item_bytes"_a,
+           "index_paths"_a,
+           "Return the number of items of each of the first records of each\n"
+           "part, read-only, without a copy if a file has them.");
 }
 
 }  // namespace gristmill::bind

@@ -62,7 +62,11 @@ void blend(py::module_& m) {
       .def_static("weighted", &weighted, "weights"_a, "size"_a, "place"_a)
       .def_static("exhaustive", &exhaustive, "sizes"_a, "place"_a)
       .def_property_readonly("counts", &Blend::counts)
-      .def_property_readonly("index_path", &Blend::path)
+      .def_property_readonly("has_index_file", &Blend::has_file)
+      .def_property_readonly("index_path",
+                             [](const Blend& self) {
+                               return unlocked([&] { return self.path(); });
+                             })
       .def("__len__", &Blend::size)
       .def("find", &find, "keys"_a,
            "Return the source of each sample, and its number there.");

@@ -100,7 +100,11 @@ void token_rows(py::module_& m) {
       .def_static("shuffled", &shuffled, "lengths"_a, "longest"_a, "rule"_a,
                   "place"_a)
       .def_property_readonly("num_rows", &TokenRows::size)
-      .def_property_readonly("index_path", &TokenRows::path)
+      .def_property_readonly("has_index_file", &TokenRows::has_file)
+      .def_property_readonly("index_path",
+                             [](const TokenRows& self) {
+                               return unlocked([&] { return self.path(); });
+                             })
       .def("rows", &rows, "keys"_a,
            "Return the spans of rows: the first span of each row and the number"
            " of spans, and the document, begin and end of each span.")

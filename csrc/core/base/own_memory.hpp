@@ -47,6 +47,16 @@ class OwnMemory {
     return true;
   }
 
+  // Replaces the pages by those of a mapping with the same bytes, which are
+  // read-only from then on.  Other threads may read the bytes meanwhile.
+  // Small memory remains as it is.  Unmaps the mapping.
+  void share_pages(void* mapping) noexcept {
+    if (!mapped_ || mremap(mapping, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED,
+                           data_) == MAP_FAILED) {
+      munmap(mapping, size_);
+    }
+  }
+
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 

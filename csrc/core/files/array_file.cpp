@@ -1,5 +1,7 @@
 #include "core/files/array_file.hpp"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <chrono>
 #include <cstring>
@@ -8,6 +10,7 @@
 
 #include "core/base/crc32c.hpp"
 #include "core/base/own_memory.hpp"
+#include "core/base/pool.hpp"
 #include "core/files/file_lock.hpp"
 #include "core/files/local_file.hpp"
 #include "core/files/replace_file.hpp"
@@ -56,18 +59,44 @@ std::array<std::uint32_t, 3> checksums_of(const ArrayHeader& header,
       {prefix, prefix, prefix});
 }
 
-// Computes the arrays.  Returns the contents of the file.
-Result<OwnMemory> build_image(std::uint64_t key, const ArrayFile::Sizes& sizes,
-                              const ArrayFile::Build& build) {
-  const std::uint64_t body_size = body_bytes(sizes);
-  OwnMemory image;
-  if (!image.resize(sizeof(ArrayHeader) + body_size)) {
-    return Status(Code::kNoMemory, "no memory for an index of ", body_size,
-                  " bytes");
+Status no_memory(std::uint64_t bytes) {
+  return {Code::kNoMemory, "no memory for an index of ", bytes, " bytes"};
+}
+
+// Waits at the exit of the process until all files are complete.
+Pool& saving_pool() {
+  static Pool pool(1);
+  return pool;
+}
+
+}  // namespace
+
+// Arrays that were built, as the contents of a file, and their way to it.
+struct ArrayFile::NewImage {
+  // Computes the arrays.  Leaves the header uninitialized.
+  Status build(const Sizes& sizes, const Build& build_arrays);
+  // Completes the file and shares its pages.  Sets `path` on success.
+  void save(std::uint64_t key, const Sizes& sizes);
+
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+    return {memory.data(), memory.size()};
   }
-  const std::span<std::byte> body(image.data() + sizeof(ArrayHeader),
-                                  body_size);
-  std::array<std::span<std::byte>, ArrayFile::kMaxArrays> arrays;
+
+  OwnMemory memory;
+  std::optional<FileLock> lock;
+  std::unique_ptr<ReplacementFile> file;  // Null if it cannot be created.
+  bool has_file = false;                  // True if `file` was created.
+  std::string path;                       // Empty until the file is complete.
+  TaskGroup saving;
+};
+
+Status ArrayFile::NewImage::build(const Sizes& sizes,
+                                  const Build& build_arrays) {
+  const std::uint64_t body_size = body_bytes(sizes);
+  if (!memory.resize(sizeof(ArrayHeader) + body_size))
+    return no_memory(body_size);
+  const auto body = bytes().subspan(sizeof(ArrayHeader));
+  std::array<std::span<std::byte>, kMaxArrays> arrays;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     arrays[i] = body.subspan(begin, sizes[i]);
@@ -76,23 +105,26 @@ Result<OwnMemory> build_image(std::uint64_t key, const ArrayFile::Sizes& sizes,
     std::memset(body.data() + end, 0, begin - end);
   }
   std::memset(body.data() + begin, 0, body.size() - begin);
-  TRY(build(arrays));
+  return build_arrays(arrays);
+}
+
+void ArrayFile::NewImage::save(std::uint64_t key, const Sizes& sizes) {
   ArrayHeader header{.key = key, .sizes = sizes};
-  header.checksums = checksums_of(header, body);
-  std::memcpy(image.data(), &header, sizeof header);
-  return image;
+  header.checksums = checksums_of(header, bytes().subspan(sizeof header));
+  std::memcpy(memory.data(), &header, sizeof header);
+  if (file->write(bytes()).ok()) {
+    void* const pages = mmap(nullptr, memory.size(), PROT_READ,
+                             MAP_SHARED | MAP_POPULATE, file->fd(), 0);
+    if (file->make_visible().ok()) path = file->path();
+    if (pages != MAP_FAILED) memory.share_pages(pages);
+  }
+  file.reset();
+  lock.reset();
 }
-
-Status save(std::span<const std::byte> image, const std::string& path) {
-  TRY(check_free_space(path, image.size()));
-  return replace_file(path, {image});
-}
-
-}  // namespace
 
 ArrayFile::ArrayFile(const Sizes& sizes, std::span<const std::byte> image,
-                     std::shared_ptr<const void> owner, std::string path)
-    : owner_(std::move(owner)), path_(std::move(path)) {
+                     std::shared_ptr<const void> owner)
+    : owner_(std::move(owner)) {
   std::size_t begin = sizeof(ArrayHeader);
   for (std::size_t i = 0; i < kMaxArrays; ++i) {
     arrays_[i] = image.subspan(begin, sizes[i]);
@@ -101,7 +133,7 @@ ArrayFile::ArrayFile(const Sizes& sizes, std::span<const std::byte> image,
 }
 
 Result<ArrayFile> ArrayFile::load(const std::string& path, std::uint64_t key,
-                                  const Sizes& sizes, bool trusted) {
+                                  const Sizes& sizes) {
   const std::shared_ptr<const File> file =
       TRY(LocalFile::open(path, LocalFile::Access::kMmapAll));
   const auto bytes = file->mapped();
@@ -115,11 +147,22 @@ Result<ArrayFile> ArrayFile::load(const std::string& path, std::uint64_t key,
       header.key != key || header.sizes != sizes) {
     return damaged(path, ": not this index");
   }
-  if (!trusted &&
-      header.checksums != checksums_of(header, bytes.subspan(sizeof header))) {
+  if (header.checksums != checksums_of(header, bytes.subspan(sizeof header))) {
     return damaged(path, ": the index is damaged");
   }
-  return ArrayFile(sizes, bytes, file, path);
+  ArrayFile arrays(sizes, bytes, file);
+  arrays.loaded_path_ = path;
+  return arrays;
+}
+
+const std::string& ArrayFile::path() const {
+  static const std::string none;
+  if (!image_) return loaded_path_;
+  return image_->saving.wait() ? image_->path : none;
+}
+
+bool ArrayFile::has_file() const noexcept {
+  return !image_ || image_->has_file;
 }
 
 Result<ArrayFile> ArrayFile::load_or_build(const Place& place,
@@ -127,37 +170,43 @@ Result<ArrayFile> ArrayFile::load_or_build(const Place& place,
                                            const Build& build) {
   const auto load_first = [&]() -> std::optional<ArrayFile> {
     for (const std::string& path : place.index_paths) {
-      auto found = load(path, place.key, sizes, /*trusted=*/false);
+      auto found = load(path, place.key, sizes);
       if (found.ok()) return std::move(found).value();
     }
     return std::nullopt;
   };
   for (const auto size : sizes) {
-    if (size > kMaxArrayBytes) {
-      return Status(Code::kNoMemory, "no memory for an index of ", size,
-                    " bytes");
-    }
+    if (size > kMaxArrayBytes) return no_memory(size);
   }
   if (auto found = load_first()) return *std::move(found);
-  std::optional<FileLock> lock;
+  const auto image = std::make_shared<NewImage>();
   if (!place.index_paths.empty()) {
     const std::chrono::milliseconds build_time(body_bytes(sizes) /
                                                kSlowestBytesPerMs);
-    lock.emplace(place.data_path, kMinWait + build_time);
-    if (lock->was_contended()) {
+    image->lock.emplace(place.data_path, kMinWait + build_time);
+    if (image->lock->was_contended()) {
       if (auto found = load_first()) return *std::move(found);
     }
   }
-  const auto image = std::make_shared<const OwnMemory>(
-      TRY(build_image(place.key, sizes, build)));
-  const std::span<const std::byte> bytes(image->data(), image->size());
+  TRY(image->build(sizes, build));
   for (const std::string& path : place.index_paths) {
-    if (!save(bytes, path).ok()) continue;
-    auto saved = load(path, place.key, sizes, /*trusted=*/true);
-    if (saved.ok()) return std::move(saved).value();
+    if (!check_free_space(path, image->memory.size()).ok()) continue;
+    auto file = ReplacementFile::create(path);
+    if (!file.ok()) continue;
+    image->file = std::move(file).value();
     break;
   }
-  return ArrayFile(sizes, bytes, image, "");
+  image->has_file = image->file != nullptr;
+  if (image->has_file) {
+    saving_pool().run(image->saving, [image, key = place.key, sizes] {
+      image->save(key, sizes);
+    });
+  } else {
+    image->lock.reset();
+  }
+  ArrayFile arrays(sizes, image->bytes(), image);
+  arrays.image_ = image;
+  return arrays;
 }
 
 }  // namespace gristmill

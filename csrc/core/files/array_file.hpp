@@ -55,8 +55,13 @@ class ArrayFile {
   // bytes.  Without one, calls `build`, and saves the arrays at the first
   // path that is writable.
   //
-  // If another thread or process has the lock, waits for it, but not much
-  // longer than building takes, and then builds the arrays, too.
+  // A thread saves them after this returns.  The exit of the process waits for
+  // it.  If the process is killed, there is no file.  When the file is
+  // complete, its pages replace those that the arrays were built in.
+  //
+  // Holds the lock until the file is complete.  If another thread or process
+  // has the lock, waits for it, but not much longer than building takes, and
+  // then builds the arrays, too.
   static Result<ArrayFile> load_or_build(const Place& place, const Sizes& sizes,
                                          const Build& build);
 
@@ -65,20 +70,27 @@ class ArrayFile {
     return arrays_.at(i);
   }
 
-  // Returns the path of the file, or an empty string if it is not saved.
-  [[nodiscard]] const std::string& path() const { return path_; }
+  // Returns true if the arrays are in a file, or are being saved.
+  [[nodiscard]] bool has_file() const noexcept;
+
+  // Returns the path of the file, or an empty string if it is not saved.  Waits
+  // until the file is complete.
+  [[nodiscard]] const std::string& path() const;
 
  private:
-  ArrayFile(const Sizes& sizes, std::span<const std::byte> image,
-            std::shared_ptr<const void> owner, std::string path);
+  struct NewImage;
 
-  // Returns the arrays of a file, without checking them if it is `trusted`.
+  ArrayFile(const Sizes& sizes, std::span<const std::byte> image,
+            std::shared_ptr<const void> owner);
+
+  // Returns the arrays of a file.
   static Result<ArrayFile> load(const std::string& path, std::uint64_t key,
-                                const Sizes& sizes, bool trusted);
+                                const Sizes& sizes);
 
   std::array<std::span<const std::byte>, kMaxArrays> arrays_;
   std::shared_ptr<const void> owner_;  // Keeps the arrays alive.
-  std::string path_;
+  std::shared_ptr<NewImage> image_;    // Null if they were loaded.
+  std::string loaded_path_;            // Empty if they were built.
 };
 
 }  // namespace gristmill

@@ -14,18 +14,6 @@
 namespace gristmill {
 namespace {
 
-Status write_all(int fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t num_bytes = ::write(fd, bytes.data(), bytes.size());
-    if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes <= 0) {
-      return Status::system(num_bytes < 0 ? errno : EIO, "write failed");
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(num_bytes));
-  }
-  return {};
-}
-
 // Returns a random name next to `path`, which no other process or thread uses.
 std::string temporary_name(const std::string& path) {
   std::random_device random;
@@ -35,69 +23,65 @@ std::string temporary_name(const std::string& path) {
   return path + suffix.data();
 }
 
-// A file that is invisible until make_visible().  If the file system does not
-// support unnamed files, it has its temporary name from the start, and a killed
-// process leaves it on the disk.
-class InvisibleFile {
- public:
-  explicit InvisibleFile(const std::string& path)
-      : path_(path), temporary_(temporary_name(path)) {
-    // The usual permissions: those of any file that this user writes.
-    const auto folder = std::filesystem::path(path).parent_path();
-    fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-    if (fd_ >= 0) return;
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                 0666);
-    has_name_ = fd_ >= 0;
-    error_ = errno;
-  }
-  ~InvisibleFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (has_name_) ::unlink(temporary_.c_str());
-  }
-  InvisibleFile(const InvisibleFile&) = delete;
-  InvisibleFile& operator=(const InvisibleFile&) = delete;
+}  // namespace
 
-  Status write(std::span<const std::byte> bytes) const {
-    if (fd_ < 0) return Status::system(error_, "open failed");
-    return write_all(fd_, bytes);
-  }
+ReplacementFile::ReplacementFile(const std::string& path)
+    : path_(path), temporary_(temporary_name(path)) {}
 
-  // Renames the file to `path`, replacing any existing file.
-  Status make_visible() {
-    const std::string self = concat("/proc/self/fd/", fd_);
-    if (!has_name_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
-                               temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-      return Status::system(errno, "link failed");
-    }
-    has_name_ = true;
-    if (::close(std::exchange(fd_, -1)) != 0) {
-      return Status::system(errno, "close failed");
-    }
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      return Status::system(errno, "rename failed");
-    }
-    has_name_ = false;
-    return {};
-  }
-
- private:
-  const std::string path_;
-  const std::string temporary_;
-  int fd_ = -1;
-  int error_ = 0;
-  // True if the file has its temporary name, which the destructor removes.
-  bool has_name_ = false;
-};
-
-Status try_to_replace(const std::string& path,
-                      std::initializer_list<std::span<const std::byte>> parts) {
-  InvisibleFile file(path);
-  for (const auto& part : parts) TRY(file.write(part));
-  return file.make_visible();
+ReplacementFile::~ReplacementFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (has_name_) ::unlink(temporary_.c_str());
 }
 
-}  // namespace
+Result<std::unique_ptr<ReplacementFile>> ReplacementFile::create(
+    const std::string& path) {
+  // Ignore errors: opening the file reports them.
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
+                                      ignored);
+  std::unique_ptr<ReplacementFile> file(new ReplacementFile(path));
+  TRY(file->open());
+  return file;
+}
+
+Status ReplacementFile::failure(int error, const char* operation) const {
+  return Status::system(error, path_, ": ", operation, " failed");
+}
+
+Status ReplacementFile::open() {
+  // The usual permissions: those of any file that this user writes.
+  const auto folder = std::filesystem::path(path_).parent_path();
+  fd_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (fd_ >= 0) return {};
+  fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  has_name_ = fd_ >= 0;
+  return has_name_ ? Status() : failure(errno, "open");
+}
+
+Status ReplacementFile::write(std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t num_bytes = ::write(fd_, bytes.data(), bytes.size());
+    if (num_bytes < 0 && errno == EINTR) continue;
+    if (num_bytes <= 0) return failure(num_bytes < 0 ? errno : EIO, "write");
+    bytes = bytes.subspan(static_cast<std::size_t>(num_bytes));
+  }
+  return {};
+}
+
+Status ReplacementFile::make_visible() {
+  const std::string self = concat("/proc/self/fd/", fd_);
+  if (!has_name_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
+                             temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    return failure(errno, "link");
+  }
+  has_name_ = true;
+  if (::close(std::exchange(fd_, -1)) != 0) return failure(errno, "close");
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return failure(errno, "rename");
+  }
+  has_name_ = false;
+  return {};
+}
 
 Status check_free_space(const std::string& path, std::uint64_t bytes) {
   namespace fs = std::filesystem;
@@ -114,13 +98,9 @@ Status check_free_space(const std::string& path, std::uint64_t bytes) {
 
 Status replace_file(const std::string& path,
                     std::initializer_list<std::span<const std::byte>> parts) {
-  // Ignore errors: opening the file reports them.
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
-                                      ignored);
-  const Status status = try_to_replace(path, parts);
-  if (status.ok()) return {};
-  return Status::system(status.error_number(), path, ": ", status.message());
+  const auto file = TRY(ReplacementFile::create(path));
+  for (const auto& part : parts) TRY(file->write(part));
+  return file->make_visible();
 }
 
 }  // namespace gristmill

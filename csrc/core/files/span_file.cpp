@@ -122,19 +122,18 @@ Result<std::shared_ptr<const RecordReader>> SpanFile::slices(
       noun_));
 }
 
-Status SpanFile::lengths(std::uint64_t item_bytes,
+Status SpanFile::lengths(std::uint64_t item_bytes, std::uint64_t first,
                          std::span<std::int64_t> lengths) const {
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const auto span = index_->at(i);
-    if (span.begin > span.end || span.end > file().size()) {
-      return check(static_cast<std::int64_t>(i));
-    }
+    const auto record = static_cast<std::int64_t>(first + i);
+    const auto span = index_->at(first + i);
+    if (span.begin > span.end || span.end > file().size()) return check(record);
     const std::uint64_t bytes = span.end - span.begin;
     if (bytes % item_bytes != 0) {
       return add_record_context(
           damaged("the index lists ", bytes, " bytes, expected a multiple of ",
                   item_bytes),
-          static_cast<std::int64_t>(i));
+          record);
     }
     lengths[i] = static_cast<std::int64_t>(bytes / item_bytes);
   }

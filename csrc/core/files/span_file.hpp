@@ -42,9 +42,10 @@ class SpanFile final : public FileReader {
   [[nodiscard]] Result<std::shared_ptr<const RecordReader>> slices(
       std::span<const Slice> slices, std::uint64_t item_bytes) const override;
 
-  // Sets lengths[i] to the number of items of record i, of `item_bytes` bytes
-  // each.  Reads no record.
-  Status lengths(std::uint64_t item_bytes,
+  // Sets lengths[i] to the number of items of record first + i, of `item_bytes`
+  // bytes each.  Reads no record.
+  // REQUIRES: first + lengths.size() <= size().
+  Status lengths(std::uint64_t item_bytes, std::uint64_t first,
                  std::span<std::int64_t> lengths) const;
 
   [[nodiscard]] const SpanIndex& index() const { return *index_; }

@@ -48,6 +48,10 @@ class SpanIndex {
     return {};
   }
 
+  // Returns a hash of everything that determines the spans, apart from the
+  // file.
+  [[nodiscard]] virtual std::uint64_t rule() const { return 0; }
+
   // Returns the path of the index file, or an empty string if the index is not
   // in a file.
   [[nodiscard]] virtual const std::string& path() const = 0;
@@ -58,19 +62,22 @@ class SpanIndex {
 // one.
 class ScannedIndex final : public SpanIndex {
  public:
-  ScannedIndex(PackedChunks records, std::string path)
-      : records_(std::move(records)), path_(std::move(path)) {}
+  // `rule` is a hash of the options of the scan.
+  ScannedIndex(PackedChunks records, std::string path, std::uint64_t rule = 0)
+      : records_(std::move(records)), path_(std::move(path)), rule_(rule) {}
 
   [[nodiscard]] std::uint64_t size() const override { return records_.size(); }
   [[nodiscard]] Span at(std::uint64_t i) const override {
     const PackedChunks::Chunk record = records_.at(i);
     return {record.begin, record.begin + record.decoded_size};
   }
+  [[nodiscard]] std::uint64_t rule() const override { return rule_; }
   [[nodiscard]] const std::string& path() const override { return path_; }
 
  private:
   const PackedChunks records_;
   const std::string path_;
+  const std::uint64_t rule_;
 };
 
 }  // namespace gristmill

@@ -52,7 +52,8 @@ class Blend {
     return {parts_[key], static_cast<std::int64_t>(numbers_[key])};
   }
 
-  // Returns the path of the file, or an empty string if it is not saved.
+  // See ArrayFile.
+  [[nodiscard]] bool has_file() const noexcept { return arrays_.has_file(); }
   [[nodiscard]] const std::string& path() const { return arrays_.path(); }
 
  private:

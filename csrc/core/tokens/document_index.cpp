@@ -105,11 +105,11 @@ Result<std::unique_ptr<const SpanIndex>> document_index(
                    rule.begin, " and a multiple of ", rule.width,
                    ": it was cut off, or has another dtype");
   }
-  auto [records, path] =
-      TRY(load_or_scan_places(file, hash_of(rule), index_paths,
-                              [&] { return scan(file, rule, progress); }));
-  return std::unique_ptr<const SpanIndex>(
-      std::make_unique<ScannedIndex>(std::move(records), std::move(path)));
+  const std::uint64_t hash = hash_of(rule);
+  auto [records, path] = TRY(load_or_scan_places(
+      file, hash, index_paths, [&] { return scan(file, rule, progress); }));
+  return std::unique_ptr<const SpanIndex>(std::make_unique<ScannedIndex>(
+      std::move(records), std::move(path), hash));
 }
 
 }  // namespace gristmill

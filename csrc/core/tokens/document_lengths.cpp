@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/base/highway_hash.hpp"
+#include "core/base/pool.hpp"
 
 namespace gristmill {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 constexpr HighwayHash::Key kLengthsKey{0x31736e656c, 0, 0, 0};  // "lens1"
 
 constexpr std::size_t kBlockLengths = 2048;
+
+// Hashing fewer bytes takes less time than starting a thread.
+constexpr std::size_t kMinThreadBytes = std::size_t{1} << 20;
 
 // The sum of a block of lengths below this limit fits.
 constexpr std::uint64_t kMaxLength = std::uint64_t{1} << 51;
@@ -39,51 +43,99 @@ Status check_block(std::int64_t first, std::span<const std::int64_t> block,
   return {};
 }
 
-}  // namespace
+// Adds the totals of a block, apart from the hash.  Returns all bits of its
+// lengths.
+[[gnu::always_inline]] inline std::uint64_t add_block(
+    std::span<const std::int64_t> block, std::uint64_t limit,
+    LengthTotals& totals) {
+  // With shifts in place of comparisons, for which baseline x86 has no vector
+  // instructions.
+  std::uint64_t all_bits = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t not_empty = 0;
+  std::uint64_t not_long = 0;
+  std::uint64_t long_tokens = 0;
+  std::int64_t longest = totals.longest;
+  for (const auto number : block) {
+    const auto length = static_cast<std::uint64_t>(number);
+    // 1 if the length is at most the capacity.
+    const auto fits = ~(limit - length) >> 63;
+    all_bits |= length;
+    longest = std::max(longest, number);
+    tokens += length;
+    not_empty += (std::uint64_t{0} - length) >> 63;
+    not_long += fits;
+    long_tokens += length & (fits - 1);
+  }
+  totals.longest = longest;
+  // Without a sign, because unchecked lengths may overflow.
+  totals.tokens = static_cast<std::int64_t>(
+      static_cast<std::uint64_t>(totals.tokens) + tokens);
+  const auto size = static_cast<std::int64_t>(block.size());
+  totals.empty_documents += size - static_cast<std::int64_t>(not_empty);
+  totals.long_documents += size - static_cast<std::int64_t>(not_long);
+  totals.long_tokens += static_cast<std::int64_t>(long_tokens);
+  return all_bits;
+}
 
-Result<LengthTotals> total_lengths(const DocumentLengths& lengths,
-                                   std::int64_t capacity) {
-  LengthTotals totals{.documents = lengths.size()};
-  HighwayHash hash(kLengthsKey);
-  const auto limit = static_cast<std::uint64_t>(capacity);
+std::uint64_t add_block_portable(std::span<const std::int64_t> block,
+                                 std::uint64_t limit, LengthTotals& totals) {
+  return add_block(block, limit, totals);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) std::uint64_t add_block_avx2(
+    std::span<const std::int64_t> block, std::uint64_t limit,
+    LengthTotals& totals) {
+  return add_block(block, limit, totals);
+}
+#endif
+
+auto pick_add_block() noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return add_block_avx2;
+#endif
+  return add_block_portable;
+}
+
+// Adds the totals of all lengths, apart from the hash.
+Status add_all(const DocumentLengths& lengths, std::uint64_t limit,
+               LengthTotals& totals) {
+  const auto add = pick_add_block();
   std::array<std::int64_t, kBlockLengths> numbers;
   for (std::int64_t first = 0; first < lengths.size();) {
     const auto left = static_cast<std::uint64_t>(lengths.size() - first);
     const auto block = std::span(numbers).first(std::min(left, kBlockLengths));
     lengths.copy(first, block);
-    hash.append(lengths.bytes().subspan(
-        static_cast<std::size_t>(first) * lengths.width(),
-        block.size() * lengths.width()));
-    // With shifts in place of comparisons, for which baseline x86 has no vector
-    // instructions.
-    std::uint64_t all_bits = 0;
-    std::uint64_t tokens = 0;
-    std::uint64_t not_empty = 0;
-    std::uint64_t not_long = 0;
-    std::uint64_t long_tokens = 0;
-    std::int64_t longest = 0;
-    for (const auto number : block) {
-      const auto length = static_cast<std::uint64_t>(number);
-      // 1 if the length is at most the capacity.
-      const auto fits = ~(limit - length) >> 63;
-      all_bits |= length;
-      longest = std::max(longest, number);
-      tokens += length;
-      not_empty += (std::uint64_t{0} - length) >> 63;
-      not_long += fits;
-      long_tokens += length & (fits - 1);
-    }
-    TRY(check_block(first, block, all_bits));
-    totals.longest = std::max(totals.longest, longest);
-    totals.tokens += static_cast<std::int64_t>(tokens);
+    TRY(check_block(first, block, add(block, limit, totals)));
     if (totals.tokens >= kMaxTokens) return sum_overflow();
-    const auto size = static_cast<std::int64_t>(block.size());
-    totals.empty_documents += size - static_cast<std::int64_t>(not_empty);
-    totals.long_documents += size - static_cast<std::int64_t>(not_long);
-    totals.long_tokens += static_cast<std::int64_t>(long_tokens);
-    first += size;
+    first += static_cast<std::int64_t>(block.size());
   }
-  totals.hash = hash.value();
+  return {};
+}
+
+}  // namespace
+
+Result<LengthTotals> total_lengths(const DocumentLengths& lengths,
+                                   std::int64_t capacity) {
+  LengthTotals totals{.documents = lengths.size()};
+  std::uint64_t hash = 0;
+  const auto find_hash = [&] {
+    hash = HighwayHash::of(kLengthsKey, lengths.bytes());
+  };
+  const auto limit = static_cast<std::uint64_t>(capacity);
+  if (lengths.bytes().size() < kMinThreadBytes) {
+    find_hash();
+    TRY(add_all(lengths, limit, totals));
+  } else {
+    Pool pool(1);
+    TaskGroup group;
+    pool.run(group, find_hash);
+    const Status status = add_all(lengths, limit, totals);
+    static_cast<void>(group.wait());
+    TRY(status);
+  }
+  totals.hash = hash;
   return totals;
 }
 

@@ -1,6 +1,7 @@
 // DocumentLengths is a view of the numbers of tokens of documents.
 //
 // Thread safety: a plain view; the caller keeps the memory alive.
+// total_lengths() uses a second thread for many lengths.
 #pragma once
 
 #include <algorithm>

@@ -5,8 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/highway_hash.hpp"
 #include "core/base/varint.hpp"
 #include "core/files/file_reader.hpp"
+#include "core/files/file_stamp.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -14,6 +16,8 @@ namespace {
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr std::uint64_t kHeaderBytes = 34;
+// The key of the hash of the file and the unit.
+constexpr HighwayHash::Key kRuleKey{0x316d6d69, 0, 0, 0};  // "imm1"
 // Bytes of a token by the code of its dtype: none, uint8, int8, int16, int32,
 // int64, float64, float32, uint16.
 constexpr std::array<std::uint64_t, 9> kTokenBytes{0, 1, 1, 2, 4, 8, 8, 4, 2};
@@ -101,6 +105,13 @@ MegatronIndex::Span MegatronIndex::at(std::uint64_t i) const {
   if (first > end || end > num_sequences_) return {1, 0};
   if (first == end) return {0, 0};
   return {sequence(first).begin, sequence(end - 1).end};
+}
+
+std::uint64_t MegatronIndex::rule() const {
+  const auto stamp = FileStamp::of(*file_);
+  const std::array<std::uint64_t, 3> fields{
+      stamp.size, stamp.version, std::uint64_t{unit_ == Unit::kDocument}};
+  return HighwayHash::of(kRuleKey, std::as_bytes(std::span(fields)));
 }
 
 std::span<const std::byte> MegatronIndex::listed_lengths() const {

@@ -48,6 +48,7 @@ class MegatronIndex final : public SpanIndex {
   // Returns the lengths in the file unless a document has several sequences or
   // none.
   [[nodiscard]] std::span<const std::byte> listed_lengths() const override;
+  [[nodiscard]] std::uint64_t rule() const override;
   [[nodiscard]] const std::string& path() const override {
     return file_->path();
   }

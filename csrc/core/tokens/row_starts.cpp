@@ -121,9 +121,8 @@ struct Parts {
   std::array<std::int64_t, 3> tokens{};  // The bounds of the parts.
 };
 
-void shuffle_all(const ShuffleRule& rule, std::size_t num_documents,
-                 Parts& parts, std::span<std::uint32_t> order) {
-  RandomState random(rule.seed);
+void shuffle_documents(RandomState& random, std::size_t num_documents,
+                       Parts& parts) {
   for (std::size_t i = 0; i < 2; ++i) {
     const auto part = parts.spans[i];
     for (std::size_t begin = 0; begin < part.size(); begin += num_documents) {
@@ -136,10 +135,14 @@ void shuffle_all(const ShuffleRule& rule, std::size_t num_documents,
       parts.moving[i].notify_one();
     });
   }
-  std::iota(order.begin(), order.end(), 0U);
+}
+
+// `order` has the numbers of all rows, in order.
+void shuffle_rows(RandomState& random, std::size_t first_rows,
+                  std::span<std::uint32_t> order) {
   const auto ignore = [](std::size_t) {};
-  random.shuffle(order.first(rule.first_rows), ignore);
-  random.shuffle(order.subspan(rule.first_rows), ignore);
+  random.shuffle(order.first(first_rows), ignore);
+  random.shuffle(order.subspan(first_rows), ignore);
 }
 
 template <class Length, class Word>
@@ -199,10 +202,16 @@ Status build_shuffled_as(std::span<const Length> lengths,
                          const ShuffleRule& rule, const RowArrays& to) {
   Parts parts(rule, to.documents);
   const auto starts = starts_in<Word>(to.starts);
+  RandomState random(rule.seed);
   Pool pool(1);
   TaskGroup group;
-  pool.run(group, [&] { shuffle_all(rule, lengths.size(), parts, to.order); });
-  // If the pool could not start a thread, the shuffle is complete here.
+  pool.run(group, [&] { shuffle_documents(random, lengths.size(), parts); });
+  // This thread has nothing else to do until the first documents are final.  It
+  // also allocates the pages of the starts.
+  std::iota(to.order.begin(), to.order.end(), 0U);
+  std::ranges::fill(to.starts, std::byte{});
+  pool.run(group, [&] { shuffle_rows(random, rule.first_rows, to.order); });
+  // If the pool could not start a thread, both shuffles are complete here.
   const Status status = find_shuffled_starts(lengths, rule, parts, starts);
   static_cast<void>(group.wait());
   TRY(status);

@@ -70,7 +70,8 @@ class TokenRows {
     return arrays_.array(i);
   }
 
-  // Returns the path of the file, or an empty string if it is not saved.
+  // See ArrayFile.
+  [[nodiscard]] bool has_file() const noexcept { return arrays_.has_file(); }
   [[nodiscard]] const std::string& path() const { return arrays_.path(); }
 
  private:

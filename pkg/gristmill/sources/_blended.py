@@ -172,7 +172,7 @@ class BlendedDataSource(FileSource):
             blend = _core.Blend.exhaustive([int(w) for w in self._weights], place)
         else:
             blend = _core.Blend.weighted(normalize(self._weights), self._size, place)
-        warn_if_not_saved(blend.index_path, index_bytes, source)
+        warn_if_not_saved(blend.has_index_file, index_bytes, source)
         return blend
 
     @property

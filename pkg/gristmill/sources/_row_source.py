@@ -18,11 +18,9 @@ from gristmill._base.argument_checks import check_instance, check_integer
 from gristmill._base.object_repr import FileSource, value_text
 from gristmill._base.types import Int64Array, T
 from gristmill.errors import CorruptRecord
-from gristmill.sources._sidecars import sidecar_paths
+from gristmill.sources._sidecars import MIN_SAVED_BYTES, sidecar_paths
 from gristmill.sources._urls import is_local, local_path
 
-# A smaller index is not saved: computing it takes a few milliseconds.
-MIN_SAVED_BYTES = 1 << 20
 MAX_SEQUENCE_LENGTH = 2**48  # Sums of a few fit int64.
 ITER_BLOCK = 64  # Rows that `__iter__` reads at once.
 
@@ -159,7 +157,7 @@ class RowSource(FileSource, abc.ABC, Generic[T]):
         return array_place(text, index_bytes, self._source, self._index_dir)
 
     def _warn_if_not_saved(self, rows: _core.TokenRows, index_bytes: int) -> None:
-        warn_if_not_saved(rows.index_path, index_bytes, self._source)
+        warn_if_not_saved(rows.has_index_file, index_bytes, self._source)
 
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments that determine the elements, apart from the source."""
@@ -199,9 +197,9 @@ def array_place(
     return _core.ArrayPlace(key, paths, _data_path(path))
 
 
-def warn_if_not_saved(index_path: str, index_bytes: int, source: Documents) -> None:
+def warn_if_not_saved(has_file: bool, index_bytes: int, source: Documents) -> None:
     """Log a warning if an index should be saved, but is not."""
-    if not index_path and index_bytes >= MIN_SAVED_BYTES:
+    if not has_file and index_bytes >= MIN_SAVED_BYTES:
         log.warning(
             "The index of the rows of %s cannot be saved, so each process computes it."
             " Set GRISTMILL_CACHE_DIR, or index_dir=, to a writable folder.",

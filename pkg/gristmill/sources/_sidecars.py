@@ -12,6 +12,8 @@ from gristmill.sources._urls import is_local, local_path
 __all__ = ["cache_dir", "sidecar_paths", "warn_if_not_saved"]
 
 SUFFIX = ".gristmill-index"
+# A smaller index is not saved: computing it takes a few milliseconds.
+MIN_SAVED_BYTES = 1 << 20
 # A file system in memory, shared by all processes until the machine is shut down.
 SHARED_MEMORY = "/dev/shm"
 

@@ -120,6 +120,7 @@ class TokenArrayDataSource(TokenSource):
         files = dict(enumerate(open_all(opener, names, "files of tokens, once")))
         ranges = [(0, len(file)) for file in files.values()]
         super().__init__(names, ranges, opener, files, tokens)
+        self._index_dir = folder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,13 @@ from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_source import RecordSource
+from gristmill.sources._sidecars import MIN_SAVED_BYTES, sidecar_paths
 
 if TYPE_CHECKING:
     from gristmill.sources._concat_and_chunk import ConcatAndChunkDataSource
 
 Tokens = npt.NDArray[np.number[Any]]
+LENGTH_BYTES = 4
 INT64_MAX = np.iinfo(np.int64).max
 Numbers = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 
@@ -31,6 +33,7 @@ class TokenSource(RecordSource[Tokens]):
     """
 
     _dtype: np.dtype[Any]
+    _index_dir: str | None = None  # The folder for indices, if the user set one.
 
     def __init__(
         self,
@@ -52,22 +55,29 @@ class TokenSource(RecordSource[Tokens]):
         """Return the number of tokens of each record, without reading any.
 
         Returns:
-            A read-only array of shape ``(n,)``: int32 if the data set lists the lengths
-            of its records, else int64.  It is a view of the data set's index if that is
-            possible; its numbers may be unaligned.
+            A read-only array of shape ``(n,)``, int32, or int64 if a record has 2**31
+            tokens or more.  It is a view of a file that all processes share, unless it
+            is small or the file cannot be saved; its numbers may be unaligned.
 
         Raises:
             OSError: A file cannot be opened.
             CorruptRecord: An index lists a record outside of its file.
         """
         # A file that was opened again may have more records than at first.
-        parts = [
-            self._reader.lengths(part, self._dtype.itemsize)[:count]
-            for part, count in enumerate(self.records_per_file())
-        ]
-        lengths = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        lengths.flags.writeable = False
-        return lengths
+        counts = self.records_per_file()
+        item_bytes = self._dtype.itemsize
+        return self._reader.lengths(counts, item_bytes, self._lengths_paths())
+
+    def _lengths_paths(self) -> list[str]:
+        """Return the paths that the lengths of records may have."""
+        if LENGTH_BYTES * len(self) < MIN_SAVED_BYTES:
+            return []
+        import hashlib  # Slow to import.
+
+        text = "\n".join(self.paths)
+        digest = hashlib.sha256(text.encode(), usedforsecurity=False).hexdigest()[:16]
+        name = f"{self.paths[0]}.{digest}"
+        return sidecar_paths(name, "lengths", self._index_dir)
 
     def read_spans(
         self, record_keys: Numbers, begins: Numbers, ends: Numbers

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,13 +33,14 @@ Result<ArrayFile> open(const std::vector<std::string>& names, std::uint64_t key,
                        const ArrayFile::Sizes& sizes = kSizes) {
   ArrayFile::Place place{key, {}, ""};
   for (const auto& name : names) place.index_paths.push_back(path_of(name));
-  return ArrayFile::load_or_build(place, sizes, [&](const auto& arrays) {
+  auto arrays = ArrayFile::load_or_build(place, sizes, [&](const auto& to) {
     ++builds;
-    for (const auto& array : arrays) {
-      std::memset(array.data(), value, array.size());
-    }
+    for (const auto& array : to) std::memset(array.data(), value, array.size());
     return Status();
   });
+  // Wait until the file is complete.
+  if (arrays.ok()) static_cast<void>(arrays.value().path());
+  return arrays;
 }
 
 void check_bytes(const ArrayFile& arrays, int value) {
@@ -67,6 +70,58 @@ void test_other_key_or_sizes_are_built_again() {
   const auto larger = open({"other"}, 8, 5, builds, {500, 0, 0, 0}).value();
   CHECK_EQ(builds, 3);
   CHECK_EQ(larger.array(0).size(), 500U);
+}
+
+// Reads arrays before, while and after they are saved and mapped.
+void test_arrays_can_be_read_while_they_are_saved() {
+  constexpr std::size_t kWords = std::size_t{4} << 20;
+  const ArrayFile::Place place{9, {path_of("large")}, ""};
+  const auto arrays = ArrayFile::load_or_build(
+                          place, {4 * kWords, 0, 0, 0},
+                          [](const auto& to) {
+                            auto* const words =
+                                reinterpret_cast<std::uint32_t*>(to[0].data());
+                            std::iota(words, words + kWords, 0U);
+                            return Status();
+                          })
+                          .value();
+  CHECK(arrays.has_file());
+  std::uint64_t sum = 0;
+  std::size_t count = 0;
+  std::jthread reader([&](const std::stop_token& stop) {
+    const auto* const words =
+        reinterpret_cast<const std::uint32_t*>(arrays.array(0).data());
+    for (; !stop.stop_requested() || count == 0; ++count) {
+      for (std::size_t i = 0; i < kWords; ++i) sum += words[i];
+    }
+  });
+  CHECK_EQ(arrays.path(), path_of("large"));
+  reader.request_stop();
+  reader.join();
+  CHECK_EQ(sum, count * (kWords * (kWords - 1) / 2));
+  // The arrays are those of the file.
+  std::fstream file(path_of("large"),
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(64);
+  file.put(5);
+  file.close();
+  CHECK_EQ(std::to_integer<int>(arrays.array(0)[0]), 5);
+}
+
+void test_lock_is_held_until_the_file_is_complete() {
+  std::ofstream(path_of("data")) << "text";
+  const ArrayFile::Place place{9, {path_of("locked")}, path_of("data")};
+  int builds = 0;
+  for (int i = 0; i < 2; ++i) {
+    const auto built = ArrayFile::load_or_build(
+        place, {1 << 20, 0, 0, 0}, [&](const auto& to) {
+          ++builds;
+          std::memset(to[0].data(), 1, to[0].size());
+          return Status();
+        });
+    CHECK(built.ok());
+  }
+  CHECK_EQ(builds, 1);
 }
 
 // Each byte of the file is checked.
@@ -136,6 +191,8 @@ int main() {
   fs::create_directories(folder());
   test_arrays_are_built_once();
   test_other_key_or_sizes_are_built_again();
+  test_arrays_can_be_read_while_they_are_saved();
+  test_lock_is_held_until_the_file_is_complete();
   test_damaged_file_is_built_again();
   test_truncated_file_is_built_again();
   test_first_writable_path_is_used();

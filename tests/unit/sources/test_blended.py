@@ -108,11 +108,12 @@ def test_loader_serves_a_blend(prefixes, workers):
 def test_large_index_is_saved_and_pickled(prefixes, tmp_path):
     parts = [samples_of(prefix, num_samples=70_000) for prefix in prefixes]
     blend = sources.BlendedDataSource(parts, [1, 1, 1], 200_000)
-    names = [path.name for path in tmp_path.glob(".a.*.gristmill-index")]
-    assert len(names) == 1
     again = pickle.loads(pickle.dumps(blend))
     assert again[199_999]["tokens"].tolist() == blend[199_999]["tokens"].tolist()
     assert repr(again) == repr(blend)
+    # `again` waited until the file was complete.
+    names = [path.name for path in tmp_path.glob(".a.*.gristmill-index")]
+    assert len(names) == 1
 
 
 def test_bad_arguments_are_refused(prefixes):

@@ -6,6 +6,8 @@ import os
 import pathlib
 import pickle
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -119,7 +121,9 @@ def prefix(tmp_path):
 
 def open_samples(prefix, **options):
     source = sources.MegatronDataSource(prefix)
-    return sources.GPTDataSource(source, 4, **{"seed": 1} | options)
+    samples = sources.GPTDataSource(source, 4, **{"seed": 1} | options)
+    assert samples.rows.index_path is not None  # Waits until the file is complete.
+    return samples
 
 
 def saved_indices(folder):
@@ -141,6 +145,29 @@ def test_index_is_saved_once_and_mapped(prefix, tmp_path):
     assert os.stat(path).st_ino == written.st_ino
     assert spans(pickle.loads(pickle.dumps(samples))) == spans(samples)
     assert os.stat(path).st_mtime_ns == written.st_mtime_ns
+
+
+SAVE_AND_END = """
+import os, sys
+from gristmill import sources
+samples = sources.GPTDataSource(sources.MegatronDataSource(sys.argv[1]), 4, seed=1)
+print(samples.rows.has_index_file)
+sys.stdout.flush()
+{end}
+"""
+
+
+@pytest.mark.parametrize(("end", "is_saved"), [("", True), ("os._exit(0)", False)])
+def test_exit_waits_until_the_index_is_complete(prefix, tmp_path, end, is_saved):
+    program = SAVE_AND_END.format(end=end)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, prefix], capture_output=True, text=True
+    )
+    assert ended.stdout == "True\n"
+    # A process that ends without an exit may have saved it in time.
+    assert len(saved_indices(tmp_path)) == 1 or not is_saved
+    samples = open_samples(prefix)
+    assert [str(path) for path in saved_indices(tmp_path)] == [samples.rows.index_path]
 
 
 def test_other_arguments_have_other_indices(prefix, tmp_path):

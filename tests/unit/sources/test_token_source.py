@@ -268,3 +268,56 @@ def test_empty_files_do_not_prevent_views(tmp_path):
     elements = list(source)
     assert [element.tolist() for element in elements] == [[], [7, 8]]
     assert not elements[1].flags.owndata
+
+
+def write_many(folder, documents):
+    """Write a token array whose lengths are large enough to be saved."""
+    lengths = np.random.default_rng(0).integers(1, 5, documents)
+    tokens = np.ones(lengths.sum(), np.uint16)
+    tokens[np.cumsum(lengths) - 1] = 0
+    tokens.tofile(folder / "part.npy")
+    return sources.TokenArrayDataSource(folder / "part.npy", np.uint16, 0), lengths
+
+
+def saved_lengths(folder):
+    index = folder / ".part.npy.gristmill-index"
+    return [path for path in folder.glob(".part.npy*") if path != index]
+
+
+def test_lengths_of_many_records_are_in_a_mapped_file(tmp_path):
+    source, expected = write_many(tmp_path, 300_000)
+    lengths = source.lengths()
+    assert (lengths.dtype, lengths.flags.writeable) == (np.int32, False)
+    assert np.array_equal(lengths, expected)
+    again = pickle.loads(pickle.dumps(source)).lengths()  # Waits for the file.
+    (path,) = saved_lengths(tmp_path)
+    assert pathlib.Path("/proc/self/maps").read_text().count(str(path)) >= 1
+    assert np.array_equal(again, expected)
+    inode = path.stat().st_ino
+    assert np.array_equal(source.lengths(), expected)
+    assert path.stat().st_ino == inode
+
+
+def test_lengths_of_changed_files_are_found_again(tmp_path):
+    write_many(tmp_path, 300_000)[0].lengths()
+    changed, other = write_many(tmp_path, 300_001)
+    assert np.array_equal(changed.lengths(), other)
+    both = sources.TokenArrayDataSource([tmp_path / "part.npy"] * 2, np.uint16, 0)
+    assert np.array_equal(both.lengths(), np.concatenate([other, other]))
+    ends_at_one = sources.TokenArrayDataSource(tmp_path / "part.npy", np.uint16, 1)
+    assert ends_at_one.lengths().sum() == other.sum()
+
+
+def test_lengths_that_need_64_bits_are_int64(tmp_path):
+    prefix = str(tmp_path / "train")
+    lengths = [2**31 - 1, 2**31 - 1, 5]
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 1, 3, 3)
+    begins = [0, lengths[0], 2 * lengths[0]]
+    lists = struct.pack("<3i3q3q", *lengths, *begins, 0, 2, 3)
+    pathlib.Path(f"{prefix}.idx").write_bytes(head + lists)
+    with open(f"{prefix}.bin", "wb") as file:
+        file.truncate(sum(lengths))
+    found = sources.MegatronDataSource(prefix, unit="document").lengths()
+    assert (found.dtype, found.tolist()) == (np.int64, [2**32 - 2, 5])
+    found = sources.MegatronDataSource([prefix, prefix]).lengths()
+    assert (found.dtype, found.tolist()) == (np.int32, lengths * 2)
