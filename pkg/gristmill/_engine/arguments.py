@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections.abc
 import functools
 import math
-import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +47,7 @@ def check_worker_count(worker_count: WorkerCount | None) -> WorkerCount:
         return os.cpu_count() or 1
     advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
     check_integer("worker_count", worker_count, advice)
-    if (count := operator.index(worker_count)) < 0:
+    if (count := int(worker_count)) < 0:
         raise ValueError(
             "Worker count should be greater than or equal zero."
             f"Current worker_count is {worker_count}.{advice}"

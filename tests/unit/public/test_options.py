@@ -42,7 +42,7 @@ def test_negative_workers_are_refused():
         options.MultiprocessingOptions(num_workers=-1)
 
 
-@pytest.mark.parametrize("value", [1.5, "1", None])
+@pytest.mark.parametrize("value", [1.5, b"1", None])
 @pytest.mark.parametrize(
     ("name", "field"),
     [
