@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from gristmill._base import log
 from gristmill._base.argument_checks import check_flag, check_integer
@@ -18,18 +18,16 @@ WorkerCount: TypeAlias = int | Literal["auto"]
 AUTO_STREAMS = 8
 
 
-def is_auto(name: str, count: object) -> bool:
-    """Return whether a number of workers is "auto".
+def check_num_workers(count: object) -> None:
+    """Raise TypeError if `num_workers` is neither an int nor "auto"."""
+    if not is_auto(count):
+        advice = ' Pass "auto" to follow what the consumer waits for.'
+        check_integer("num_workers", count, advice)
 
-    Raises:
-        ValueError: It is another string.
-    """
-    if isinstance(count, str) and count != "auto":
-        raise ValueError(
-            f'{name} must be an int >= 0 or "auto", got {count!r}. Pass "auto" for'
-            " a number that follows what the consumer waits for."
-        )
-    return count == "auto" if isinstance(count, str) else False
+
+def is_auto(count: object) -> TypeGuard[Literal["auto"]]:
+    """Return whether a number of workers is "auto"."""
+    return isinstance(count, str) and count == "auto"
 
 
 @dataclasses.dataclass(slots=True)
@@ -102,8 +100,7 @@ class MultiprocessingOptions:
 
     def __post_init__(self) -> None:
         check_integer("per_worker_buffer_size", self.per_worker_buffer_size)
-        if not is_auto("num_workers", self.num_workers):
-            check_integer("num_workers", self.num_workers)
+        check_num_workers(self.num_workers)
         if self.num_workers != "auto" and self.num_workers < 0:
             raise ValueError(
                 f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"

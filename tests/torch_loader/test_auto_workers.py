@@ -196,16 +196,11 @@ def test_copied_loader_is_auto():
     assert "num_workers='auto'" in repr(loader)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_workers": "fast"}, 'num_workers must be an int >= 0 or "auto"'),
-        ({"in_order": False}, "needs in_order=True"),
-    ],
-)
-def test_unsupported_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
+def test_unsupported_options_are_refused():
+    with pytest.raises(TypeError, match=r'num_workers must be an int, got str.*"auto"'):
+        make(num_workers="fast")
+    with pytest.raises(ValueError, match="needs in_order=True"):
+        make(in_order=False)
 
 
 def test_datasets_that_depend_on_workers_are_refused():

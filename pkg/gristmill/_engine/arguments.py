@@ -38,14 +38,17 @@ def check_worker_count(worker_count: WorkerCount | None) -> WorkerCount:
     """Return the number of workers; for None, the number of CPU cores.
 
     Raises:
-        TypeError: The number is not an int.
-        ValueError: The number is negative, or it is another string than "auto".
+        TypeError: The number is neither an int nor "auto".
+        ValueError: The number is negative.
     """
-    if is_auto("worker_count", worker_count):
+    if is_auto(worker_count):
         return "auto"
     if worker_count is None:
         return os.cpu_count() or 1
-    advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
+    advice = (
+        " Pass 0 to compute in this process, None for one worker per CPU core, or"
+        ' "auto" for as many as the consumer needs.'
+    )
     check_integer("worker_count", worker_count, advice)
     if (count := int(worker_count)) < 0:
         raise ValueError(

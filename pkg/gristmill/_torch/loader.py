@@ -25,7 +25,7 @@ from gristmill._torch.iterators import (
 )
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.trial import TorchTrial
-from gristmill.options import WorkerCount, is_auto
+from gristmill.options import WorkerCount, check_num_workers
 from gristmill.sources import RandomAccessDataSource
 
 if TYPE_CHECKING:
@@ -291,7 +291,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
 def auto_count(num_workers: WorkerCount) -> int:
     """Return the number of workers for torch's loader; an `AutoCount` for "auto"."""
-    return AutoCount(1) if is_auto("num_workers", num_workers) else num_workers  # type: ignore[return-value]
+    if isinstance(num_workers, str):
+        check_num_workers(num_workers)
+        return AutoCount(1)
+    return num_workers
 
 
 def check_options(

@@ -220,7 +220,7 @@ def test_pickled_loader_keeps_auto():
 @pytest.mark.parametrize(
     ("count", "error", "message"),
     [
-        ("fast", ValueError, "must be an int >= 0 or \"auto\", got 'fast'"),
+        ("fast", TypeError, r'must be an int, got str\. Pass .*"auto"'),
         (1.5, TypeError, "must be an int, got float"),
         (b"auto", TypeError, "must be an int, got bytes"),
     ],
