@@ -124,11 +124,12 @@ class AutoWorkers:
         usage = run.usage() if is_due else None
         if not isinstance(usage, LocalStats) or not usage.workers:
             return
-        times = _Times(usage)
-        if self._times is not None:
-            found = self._measurement(usage, times, self._times, elapsed_ns / 1e9)
+        times, start = _Times(usage), self._times
+        # Without a common process, the iterator was closed, and then went on.
+        if start is not None and start.runnable_s.keys() & times.runnable_s.keys():
+            found = self._measurement(usage, times, start, elapsed_ns / 1e9)
             self._decide(run, found, self._limits(usage, found))
-        self._begin(now_ns, times)
+        self._begin(now_ns, None if run.is_changing else times)
 
     def _begin(self, now_ns: int, times: _Times | None) -> None:
         self._start_ns, self._times = now_ns, times
@@ -180,7 +181,7 @@ class AutoWorkers:
         ]
         # The present workers keep theirs until the new ones have started.
         available = MEMORY_SHARE * host_limits.available_memory()
-        by_memory = int(available / max(*memory_bytes, 1, 1))
+        by_memory = int(available / max([1, *memory_bytes]))
         return [
             self._limit,
             Decision(by_count, f"{by_count} are the most on {cores:g} cores"),

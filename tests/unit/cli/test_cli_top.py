@@ -383,5 +383,13 @@ def test_counts_by_source_are_shown_until_the_iterator_ends():
     assert read_facts(os.getpid(), "counts") == []
 
 
+def test_decision_about_auto_workers_is_shown():
+    activity = {"pid": 1, "stopped": False, "command": "train", "cpu": None}
+    activity |= {"pss_bytes": None, "loaders": [], "sources": []}
+    text = 'workers ("auto"): 1, 2; the consumer waits 1% of the time'
+    activity["auto_workers"] = [{"workers": 2, "text": text}]
+    assert f"  {text}" in format_activity(activity).splitlines()
+
+
 BYTES = grain.MapDataset.source([b"a", b"b"])
 LENGTHS = {"code": [7, 8]}
