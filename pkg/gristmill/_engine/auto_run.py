@@ -128,8 +128,10 @@ class AutoWorkers:
         # Without a common process, the iterator was closed, and then went on.
         if start is not None and start.runnable_s.keys() & times.runnable_s.keys():
             found = self._measurement(usage, times, start, elapsed_ns / 1e9)
-            self._decide(run, found, self._limits(usage, found))
-        self._begin(now_ns, None if run.is_changing else times)
+            if self._decide(run, found, self._limits(usage, found)):
+                self._begin(now_ns, None)
+                return
+        self._begin(now_ns, times)
 
     def _begin(self, now_ns: int, times: _Times | None) -> None:
         self._start_ns, self._times = now_ns, times
@@ -154,8 +156,8 @@ class AutoWorkers:
 
     def _decide(
         self, run: ResizableRun, found: Measurement, limits: list[Decision]
-    ) -> None:
-        """Apply the plan's decision about a measurement."""
+    ) -> bool:
+        """Apply the plan's decision; return whether the number of workers changes."""
         count, self.reason = self._plan.decide(found, limits)
         if count != found.workers:
             try:
@@ -163,10 +165,11 @@ class AutoWorkers:
             except Exception as error:
                 self.stop(f"{count} workers could not start")
                 log.warning("%s: %s. The present workers go on.", self, error)
-                return
+                return False
             self.history.append(count)
             self._chosen.count = count
         publish("auto_workers", self, {"workers": count, "text": str(self)})
+        return count != found.workers
 
     def _limits(self, usage: LocalStats, found: Measurement) -> list[Decision]:
         """Return how many workers the host allows, if the consumer waits."""

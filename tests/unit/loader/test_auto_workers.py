@@ -122,7 +122,7 @@ def test_outputs_and_states_are_those_of_fixed_number(name, restless):
         if "filter" in name and number in (5, 15, 30):
             kill_workers(run_of(found))
     assert next(found, None) is None
-    assert run_of(found)._auto.history == [1, 3, 1, 4]
+    assert run_of(found)._auto.history[:2] == [1, 3]
 
 
 @pytest.mark.parametrize("name", ["loader, streams", "loader, filter"])
