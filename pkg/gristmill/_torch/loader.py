@@ -271,7 +271,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     def _trial(self) -> TorchTrial:
         """Return an object that runs changed copies for ``report(verify=True)``."""
-        return TorchTrial(self, self.num_workers, iterate)
+        count = self.num_workers if self._chosen is None else self._chosen.count
+        return TorchTrial(self, count, iterate)
 
     def _get_iterator(self) -> Any:
         """Return a new iterator; torch's ``__iter__`` calls this method."""

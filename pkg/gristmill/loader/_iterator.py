@@ -266,7 +266,8 @@ class LoaderTrial:
         self, data_loader: IteratedLoader, iterator: DataLoaderIterator[Any] | None
     ) -> None:
         # See `Trial.workers`.  A user's iterator may have changed its number.
-        self.workers = data_loader._remote.workers
+        chosen = data_loader._chosen
+        self.workers = data_loader._remote.workers if chosen is None else chosen.count
         self._state = None
         if iterator is not None:
             self.workers = iterator._run.workers
