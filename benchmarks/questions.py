@@ -6,7 +6,7 @@ from harness import Question
 
 GROUPS = {
     "Loaders": """getitem array map map_workers images over_time first_batch indices
-        random_map resume memory receive to_device import""",
+        random_map resume memory receive to_device import auto_workers auto_settling""",
     "Record files": """records_tokens records_noise records_tokens_workers
         records_noise_workers records_large record_sizes record_reader record_groups
         record_open record_open_memory many_shards tar tf_record tf_index parse_example

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal, TypeAlias, TypeGuard
 
 from gristmill._base import log
 from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.lazy_names import public_names
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
+
+# A number of workers, or "auto" for one that follows what the consumer waits for.
+WorkerCount: TypeAlias = int | Literal["auto"]
+# The streams of "auto" if one worker computes each stream.  It is the same on every
+# machine, because streams define the order.
+AUTO_STREAMS = 8
+
+
+def check_num_workers(count: object) -> None:
+    """Raise TypeError if `num_workers` is neither an int nor "auto"."""
+    if not is_auto(count):
+        advice = ' Pass "auto" to follow what the consumer waits for.'
+        check_integer("num_workers", count, advice)
+
+
+def is_auto(count: object) -> TypeGuard[Literal["auto"]]:
+    """Return whether a number of workers is "auto"."""
+    return isinstance(count, str) and count == "auto"
 
 
 @dataclasses.dataclass(slots=True)
@@ -59,7 +78,8 @@ class MultiprocessingOptions:
 
     Args:
         num_workers: The number of worker processes, at least 0.  0 computes in this
-            process.
+            process.  "auto" starts one, and adds or ends some while the consumer runs,
+            see `DataLoader`.
         per_worker_buffer_size: Finished elements, or batches if the pipeline has
             batches, that each worker may compute ahead.
         enable_profiling: The argument of the `DataLoader`.
@@ -74,14 +94,14 @@ class MultiprocessingOptions:
         1
     """
 
-    num_workers: int = 0
+    num_workers: WorkerCount = 0
     per_worker_buffer_size: int = 1
     enable_profiling: bool = False
 
     def __post_init__(self) -> None:
-        check_integer("num_workers", self.num_workers)
         check_integer("per_worker_buffer_size", self.per_worker_buffer_size)
-        if self.num_workers < 0:
+        check_num_workers(self.num_workers)
+        if self.num_workers != "auto" and self.num_workers < 0:
             raise ValueError(
                 f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"
                 " compute in this process."

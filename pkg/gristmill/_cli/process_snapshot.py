@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from gristmill._base.publication import read_facts
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
 from gristmill._observe.processes import Arena, ProcessUsage
-from gristmill._observe.published_counts import read_counts
 from gristmill._observe.shared_words import LayoutMismatchError, Snapshot
 
 NO_WORKERS = (
@@ -29,6 +29,7 @@ class ProcessSnapshot:
         loaders: The open loaders, by the inode of their shared memory.
         usage: The usage of the process and of each worker that is alive, by process id.
         sources: What each iterator had delivered from its sources when it was counted.
+        auto_workers: The last decision for each iterator with "auto" workers.
     """
 
     pid: int
@@ -36,6 +37,7 @@ class ProcessSnapshot:
     loaders: dict[int, tuple[Arena, Snapshot]]
     usage: dict[int, ProcessUsage]
     sources: list[dict[str, Any]]
+    auto_workers: list[dict[str, Any]]
 
 
 def take_snapshot(pid: int) -> ProcessSnapshot:
@@ -68,8 +70,8 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
             usage[each] = process_usage
     if pid not in usage:
         raise CommandError(f"process {pid} has ended.")
-    sources = read_counts(pid)
-    return ProcessSnapshot(pid, time.monotonic(), loaders, usage, sources)
+    sources, decisions = read_facts(pid, "counts"), read_facts(pid, "auto_workers")
+    return ProcessSnapshot(pid, time.monotonic(), loaders, usage, sources, decisions)
 
 
 def _worker_pids(loaders: dict[int, tuple[Arena, Snapshot]]) -> Iterator[int]:

@@ -37,6 +37,7 @@ def activity_between(
             for inode in after.loaders
         ],
         "sources": after.sources,
+        "auto_workers": after.auto_workers,
     }
 
 

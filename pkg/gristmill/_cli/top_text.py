@@ -23,6 +23,8 @@ def format_activity(activity: dict[str, Any]) -> str:
     ]
     for number, loader in enumerate(activity["loaders"]):
         lines += ["", *_loader_lines(number, loader)]
+    for auto in activity["auto_workers"]:
+        lines += ["", f"  {auto['text']}"]
     for sources in activity["sources"]:
         lines += ["", *_source_lines(sources)]
     if not activity["loaders"]:

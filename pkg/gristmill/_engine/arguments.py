@@ -24,7 +24,7 @@ from gristmill._base.argument_checks import (
 from gristmill._engine.program import BATCHES, KNOWN, NEED_METADATA, SAMPLERS, is_legacy
 from gristmill._engine.record_nodes import ADVICE
 from gristmill._hot.block_call import BlockCall
-from gristmill.options import ReadOptions
+from gristmill.options import ReadOptions, WorkerCount, is_auto
 from gristmill.sources._checks import check_numbered
 
 # The most integers in a position after the first one: records that wait in buckets.
@@ -34,23 +34,28 @@ STALL_ACTIONS = ("warn", "restart")
 MAX_RESTARTS = 100
 
 
-def check_worker_count(worker_count: int | None) -> int:
+def check_worker_count(worker_count: WorkerCount | None) -> WorkerCount:
     """Return the number of workers; for None, the number of CPU cores.
 
     Raises:
-        TypeError: The number is not an int.
+        TypeError: The number is neither an int nor "auto".
         ValueError: The number is negative.
     """
+    if is_auto(worker_count):
+        return "auto"
     if worker_count is None:
         return os.cpu_count() or 1
-    advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
+    advice = (
+        " Pass 0 to compute in this process, None for one worker per CPU core, or"
+        ' "auto" for as many as the consumer needs.'
+    )
     check_integer("worker_count", worker_count, advice)
-    if worker_count < 0:
+    if (count := int(worker_count)) < 0:
         raise ValueError(
             "Worker count should be greater than or equal zero."
             f"Current worker_count is {worker_count}.{advice}"
         )
-    return int(worker_count)
+    return count
 
 
 def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from gristmill import monitoring
+from gristmill._base.publication import publish
 from gristmill._base.source_counts import SourceCount
-from gristmill._observe.published_counts import publish
 
 
 def consumed_of(
@@ -18,7 +19,8 @@ def consumed_of(
     counts: dict[str, SourceCount] = counter.count(iterator.get_state())
     if monitoring.is_on():
         monitoring.record_consumed(counts)
-    publish(iterator, counts)
+    facts = {name: dataclasses.asdict(count) for name, count in counts.items()}
+    publish("counts", iterator, facts)
     return counts
 
 

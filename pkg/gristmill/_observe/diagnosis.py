@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 
+from gristmill._base.host_limits import count_cores
 from gristmill._base.quantities import bytes_text
 from gristmill._base.report import SENDING, Advice, Change, Limit, Report, Stage
 
@@ -79,7 +79,7 @@ def predicted_gain(report: Report, workers: int) -> float:
         else max(waited_s, _single_thread_s(report))
     )
     # Workers share the processor cores, but wait at the same time.
-    share = max(1 / workers, _computing_share(report) / _count_cores())
+    share = max(1 / workers, _computing_share(report) / count_cores())
     return (waited_s + consumer_s) / max(work_s * share, _transfer_and_use_s(report))
 
 
@@ -206,10 +206,11 @@ def _useful_workers(report: Report, stage: Stage | None) -> int:
 
     If the stage can have threads, these wait at less cost.
     """
+    cores = max(1, round(count_cores()))
     if stage is not None and stage.threads is not None:
-        return _count_cores()
+        return cores
     busy = max(_computing_share(report), 1 / MAX_WORKERS)
-    return max(_count_cores(), min(round(_count_cores() / busy), MAX_WORKERS))
+    return max(cores, min(round(cores / busy), MAX_WORKERS))
 
 
 def _suggest_threads(report: Report, stage: Stage | None) -> list[Change]:
@@ -255,10 +256,3 @@ def _size_notes(report: Report, limit: Limit) -> list[str]:
 
 def _bytes_per_output(report: Report) -> float:
     return report.bytes_per_s / report.outputs_per_s
-
-
-def _count_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -33,6 +33,15 @@ def usage_of(iterator: Any) -> LocalStats | None:
     return None if is_chain and not usage.workers else usage
 
 
+def auto_notes(iterator: Any) -> list[str]:
+    """Return the decisions of "auto" about an iterator's workers, if there are any."""
+    auto = getattr(getattr(iterator, "_run", iterator), "_auto", None)
+    notes = [] if auto is None else [str(auto)]
+    for parent in getattr(iterator, "_parents", ()):
+        notes += auto_notes(parent)
+    return notes
+
+
 def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     """Add the stages and the workers of an iterator to the report of its outputs."""
     workers = usage.workers

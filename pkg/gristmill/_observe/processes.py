@@ -10,29 +10,13 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from gristmill._base.process_usage import ProcessUsage as ProcessUsage
+from gristmill._base.process_usage import read_usage as read_usage
 from gristmill._observe import shared_words
 
 # The kernel's name of the file that `core/memory/arena.cpp` makes.
 _ARENA = "/memfd:gristmill (deleted)"
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-class ProcessUsage(NamedTuple):
-    """The processor time and the memory of a process.
-
-    Attributes:
-        state: The kernel's letter: R, S, D, T (stopped), Z (ended).
-        cpu_s: The processor time of all threads.
-        pss_bytes: The proportional set size, or the resident set size if the kernel
-            does not show the former.
-    """
-
-    state: str
-    cpu_s: float
-    pss_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,23 +77,6 @@ def find_arenas(pid: int) -> list[Arena]:
 def list_pids() -> list[int]:
     """Return the ids of all processes that this one can see."""
     return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
-
-
-def read_usage(pid: int) -> ProcessUsage | None:
-    """Return the usage of a process, or None if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    # Fields of proc(5) from the state on: 11 and 12 are the user and system time in
-    # ticks, 21 is the resident set in pages.
-    pss_bytes = int(fields[21]) * _PAGE_BYTES
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                pss_bytes = int(line.split()[1]) * 1024
-    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-    return ProcessUsage(fields[0], cpu_s, pss_bytes)
 
 
 def read_command(pid: int) -> str:

@@ -87,6 +87,7 @@ def _report_so_far(iterator: Any) -> Report:
         watch.bytes / max(watch.sized_elements, 1),
     )
     notes = [] if watch.complete else [SAMPLED_NOTE]
+    notes += local_workers.auto_notes(iterator)
     if isinstance(iterator, ObservedDatasetIterator):
         report = _with_nodes(report, iterator.measurement)
     elif cluster_stats is not None:

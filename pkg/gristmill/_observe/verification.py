@@ -242,6 +242,8 @@ class ChainTrial(Trial):
                 self._state = copy_state(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.worker_count if is_last else 0
+        if is_last and dataset.has_auto_workers:  # Runs compare fixed numbers.
+            self._dataset, _ = dataset.with_workers(self.workers)
         # True if another node than the last one has workers.
         self._has_inner_workers = not is_last and any(
             node._KIND == "transport" for node in chain_of(dataset)

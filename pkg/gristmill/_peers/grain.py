@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 def determine_worker_count(input_worker_count: int | None) -> int:
     """Return the given number of workers, or the number of CPU cores for None."""
-    return check_worker_count(input_worker_count)
+    count = check_worker_count(input_worker_count)
+    if count == "auto":
+        raise ValueError('Expected a number of workers or None, got "auto".')
+    return count
 
 
 def multiprocess_prefetch(

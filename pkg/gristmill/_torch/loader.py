@@ -14,14 +14,18 @@ from gristmill._base.argument_checks import check_integer
 from gristmill._base.object_repr import call_html, call_text, value_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
+from gristmill._engine.auto_run import ChosenWorkers
 from gristmill._torch import epochs, private
 from gristmill._torch.iterators import (
+    AutoCount,
+    AutoMultiProcessIterator,
     MultiProcessIterator,
     SingleProcessIterator,
     iterate,
 )
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.trial import TorchTrial
+from gristmill.options import WorkerCount, check_num_workers
 from gristmill.sources import RandomAccessDataSource
 
 if TYPE_CHECKING:
@@ -46,7 +50,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         shuffle: Draw the indices by a `RandomSampler`.
         sampler: Yields the indices, instead of `shuffle`.
         batch_sampler: Yields lists of indices, instead of the other four arguments.
-        num_workers: Worker processes; 0 computes in the calling thread.
+        num_workers: Worker processes; 0 computes in the calling thread.  "auto" starts
+            one, and adds or ends some while the program waits, or does not, within the
+            cores and the memory; ``report()`` says why.  It needs a map-style dataset,
+            and seeds the workers before each batch, so that batches are the same with
+            any number.
         collate_fn: Makes a batch of a list of samples; by default `default_collate`.
         pin_memory: Copy batches into memory from which an accelerator copies fast.
         drop_last: Leave out a last batch that is not full.
@@ -89,6 +97,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     reorder_window: int | None
     memory_limit: int | None
     overlap_epochs: bool = False
+    # The last number of workers if that is "auto".
+    _chosen: ChosenWorkers | None = None
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
@@ -97,7 +107,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,
         batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
-        num_workers: int = 0,
+        num_workers: WorkerCount = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
@@ -115,6 +125,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         memory_limit: int | None = None,
         overlap_epochs: bool = False,
     ) -> None:
+        num_workers = auto_count(num_workers)
         super().__init__(
             dataset,
             batch_size,
@@ -141,6 +152,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         if overlap_epochs:
             self._check_overlap()
         self.overlap_epochs = bool(overlap_epochs)
+        if isinstance(num_workers, AutoCount):
+            self._check_auto()
+            self._chosen = ChosenWorkers()
         private.warn_if_unsupported()
         _warn_of_accelerate()
 
@@ -164,6 +178,16 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         for name in ("persistent_workers", "in_order"):
             if not getattr(self, name):
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
+
+    def _check_auto(self) -> None:
+        """Raise ValueError if batches would depend on the number of workers."""
+        if isinstance(self.dataset, IterableDataset):
+            raise ValueError(
+                'num_workers="auto" needs a map-style dataset, got an IterableDataset,'
+                " whose batches depend on the number of workers. Pass an int."
+            )
+        if not self.in_order:
+            raise ValueError('num_workers="auto" needs in_order=True, got False.')
 
     def __repr__(self) -> str:
         return call_text(self, **self._repr_arguments())
@@ -247,7 +271,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     def _trial(self) -> TorchTrial:
         """Return an object that runs changed copies for ``report(verify=True)``."""
-        return TorchTrial(self, self.num_workers, iterate)
+        count = self.num_workers if self._chosen is None else self._chosen.count
+        return TorchTrial(self, count, iterate)
 
     def _get_iterator(self) -> Any:
         """Return a new iterator; torch's ``__iter__`` calls this method."""
@@ -260,7 +285,17 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         if self.num_workers == 0:
             return SingleProcessIterator(self)
         self.check_worker_number_rationality()
+        if not is_torch_loader and self._chosen is not None:
+            return AutoMultiProcessIterator(self, self._chosen, None)
         return MultiProcessIterator(self)
+
+
+def auto_count(num_workers: WorkerCount) -> int:
+    """Return the number of workers for torch's loader; an `AutoCount` for "auto"."""
+    if isinstance(num_workers, str):
+        check_num_workers(num_workers)
+        return AutoCount(1)
+    return num_workers
 
 
 def check_options(

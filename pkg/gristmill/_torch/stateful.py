@@ -11,6 +11,7 @@ from torch.utils.data import Dataset, Sampler
 from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.iterators import (
+    AutoMultiProcessIterator,
     LoaderIterator,
     MultiProcessIterator,
     SingleProcessIterator,
@@ -19,6 +20,7 @@ from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader, check_count
 from gristmill._torch.resume.epoch_position import SingleProcessPosition
 from gristmill._torch.resume.workers_position import WorkersPosition
+from gristmill.options import WorkerCount
 from gristmill.sources import RandomAccessDataSource
 
 
@@ -60,7 +62,8 @@ class StatefulDataLoader(DataLoader[T]):
         shuffle: Draw the indices by a `RandomSampler`.
         sampler: Yields the indices, instead of `shuffle`.
         batch_sampler: Yields lists of indices, instead of the other four arguments.
-        num_workers: Worker processes; 0 computes in the calling thread.
+        num_workers: Worker processes; 0 computes in the calling thread.  "auto" follows
+            what the program waits for, see `DataLoader`.
         collate_fn: Makes a batch of a list of samples; by default `default_collate`.
         pin_memory: Copy batches into memory from which an accelerator copies fast.
         drop_last: Leave out a last batch that is not full.
@@ -112,7 +115,7 @@ class StatefulDataLoader(DataLoader[T]):
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,
         batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
-        num_workers: int = 0,
+        num_workers: WorkerCount = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
@@ -228,7 +231,11 @@ class StatefulDataLoader(DataLoader[T]):
             iterator: Any = StatefulSingleProcessIterator(self, position)
         else:
             self.check_worker_number_rationality()
-            iterator = StatefulMultiProcessIterator(self, WorkersPosition(self, saved))
+            workers_position = WorkersPosition(self, saved)
+            if self._chosen is None:
+                iterator = StatefulMultiProcessIterator(self, workers_position)
+            else:
+                iterator = StatefulAutoIterator(self, self._chosen, workers_position)
         self.next_iter_state = None
         return iterator
 
@@ -253,3 +260,16 @@ class StatefulMultiProcessIterator(MultiProcessIterator):
         return self._position.state(
             self, None if self._shutdown else self._request_each
         )
+
+
+class StatefulAutoIterator(AutoMultiProcessIterator, StatefulMultiProcessIterator):
+    """Changes the number of its workers, and returns its state."""
+
+    _position: WorkersPosition
+
+    def state_dict(self) -> State:
+        """Return the iterator's state in torchdata's layout.
+
+        Workers are seeded before each batch, so it has no states of their generators.
+        """
+        return self._position.state(self, None)

@@ -16,11 +16,16 @@ from gristmill._base.torch_names import OF_LOAD, OF_LOADER, reject_torch_names
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
+from gristmill._engine.auto_run import AutoRun, ChosenWorkers
 from gristmill._engine.local import LocalRun
 from gristmill._engine.no_output import warn_of_no_output
 from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.workers import WorkerBackend, check_backend
+from gristmill._engine.workers import (
+    WorkerBackend,
+    check_backend,
+    check_no_backend,
+)
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator
@@ -28,7 +33,12 @@ from gristmill.loader._load_arguments import Batching, Loading
 from gristmill.loader._reportable import Reportable
 from gristmill.loader._source_text import text_in_states
 from gristmill.operations import Operation
-from gristmill.options import MultiprocessingOptions, ReadOptions
+from gristmill.options import (
+    AUTO_STREAMS,
+    MultiprocessingOptions,
+    ReadOptions,
+    WorkerCount,
+)
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.sources._checks import length_of
 
@@ -53,12 +63,16 @@ class DataLoader(Epochs, Reportable[T]):
         sampler: Chooses the record at each position.
         operations: Transformations, run in this order on every record.
         worker_count: Processes that compute; 0 for this one, None for one per core.
+            "auto" starts one, and adds or ends some while the consumer waits, or does
+            not, within the cores and the memory; `report()` says why.
         worker_buffer_size: Outputs a worker computes ahead, besides its current two.
         shard_options: The part of the data to read; by default the sampler's.
         read_options: Threads that read ahead from a slow source.
         enable_profiling: Whether to log the time that the caller waited, at the end.
         streams: Interleaved streams that define the order, by default
             ``max(worker_count, 1)``.  Set it for the same order with any worker count.
+            With "auto" it is 1, or 8 if only one worker can compute each stream: after
+            a filter or a flat-map, with ``on_error="skip"``, and from URLs.
         max_restarts: Number of times to retry an element that killed its worker.
         stall_timeout: Seconds without an output after which a warning names the
             worker, its record and its Python stack.  None never warns.
@@ -98,7 +112,7 @@ class DataLoader(Epochs, Reportable[T]):
         data_source: RandomAccessDataSource[Any] | Columns,
         sampler: samplers.Sampler,
         operations: Sequence[transforms.AnyTransform | Operation] = (),
-        worker_count: int | None = 0,
+        worker_count: WorkerCount | None = 0,
         worker_buffer_size: int = 1,
         shard_options: sharding.ShardOptions | None = None,
         read_options: ReadOptions | None = None,
@@ -128,8 +142,11 @@ class DataLoader(Epochs, Reportable[T]):
         self._multiprocessing_options = MultiprocessingOptions(
             count, worker_buffer_size, enable_profiling
         )
+        self._chosen = ChosenWorkers() if count == "auto" else None
+        if self._chosen is not None:
+            check_no_backend("worker_count", workers)
         self._remote = RemoteOptions(
-            workers=count,
+            workers=1 if count == "auto" else count,
             buffer=int(worker_buffer_size),
             max_restarts=int(max_restarts),
             memory_limit=arguments.check_memory_limit(memory_limit),
@@ -139,11 +156,12 @@ class DataLoader(Epochs, Reportable[T]):
         )
         self._shard_options = arguments.check_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
-        stream_count = int(streams or max(count, 1))
+        self._program = self._compile(int(streams or max(self._remote.workers, 1)))
+        if self._chosen is not None and streams is None and self._program.owned:
+            self._program = self._compile(AUTO_STREAMS)
         arguments.check_ranks(
-            sampler, self._shard_options, self._operations, stream_count
+            sampler, self._shard_options, self._operations, self._program.streams
         )
-        self._program = self._compile(stream_count)
         arguments.check_records(sampler, self._program.source)
         self._pipeline = states.SavedPipeline(
             program=self._program,
@@ -162,7 +180,17 @@ class DataLoader(Epochs, Reportable[T]):
     @property
     def _local_num_workers(self) -> int:
         # Other packages read this and the next property, private names of Grain.
-        return max(self._multiprocessing_options.num_workers, 1)
+        return max(self._worker_count_of_states, 1)
+
+    @property
+    def _worker_count_of_states(self) -> int:
+        """The number of workers in states.
+
+        With "auto" it is the number of streams, which have the order of as many
+        workers.
+        """
+        count = self._multiprocessing_options.num_workers
+        return self._program.streams if count == "auto" else count
 
     @property
     def _global_num_workers(self) -> int:
@@ -258,6 +286,8 @@ class DataLoader(Epochs, Reportable[T]):
         program = self._program_for(position)
         if self._remote.workers == 0 and self._remote.backend is None:
             return LocalRun(program, position, counter, program.computes_ahead)
+        if self._chosen is not None:
+            return AutoRun(program, position, self._remote, self._chosen, counter)
         return RemoteRun(program, position, self._remote, counter)
 
 
@@ -324,7 +354,7 @@ def load(
     transformations: Sequence[transforms.AnyTransform | Operation] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    worker_count: int | None = 0,
+    worker_count: WorkerCount | None = 0,
     read_options: ReadOptions | None = None,
     workers: WorkerBackend | None = None,
     worker_init_fn: WorkerInitFn | None = None,
@@ -342,7 +372,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    worker_count: int | None = 0,
+    worker_count: WorkerCount | None = 0,
     read_options: ReadOptions | None = None,
     workers: WorkerBackend | None = None,
     worker_init_fn: WorkerInitFn | None = None,

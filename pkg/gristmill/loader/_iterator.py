@@ -17,6 +17,7 @@ from gristmill._base.object_repr import call_text
 from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T
 from gristmill._engine import state as states
+from gristmill._engine.auto_run import ChosenWorkers
 from gristmill._engine.compilation import LoaderProgram
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import ErrorCounter
@@ -42,8 +43,12 @@ class IteratedLoader(Protocol):
     _remote: RemoteOptions
     _explicit_streams: int | None
 
+    _chosen: ChosenWorkers | None
+
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions: ...
+    @property
+    def _worker_count_of_states(self) -> int: ...
     @property
     def _epoch(self) -> int: ...
     def _compile(self, streams: int) -> LoaderProgram: ...
@@ -92,7 +97,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._data_loader = data_loader
         self._validate_state = validate_state
         pipeline, program = data_loader._pipeline, data_loader._program
-        workers = data_loader.multiprocessing_options.num_workers
+        workers = data_loader._worker_count_of_states
         self._error_counter = ErrorCounter(
             data_loader._error_policy, pipeline.data_source
         )
@@ -170,7 +175,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         Elements, order and states stay the same, since the loader's streams define
         them.  The current workers continue until the new ones have started, so `next`
         does not wait for these.  The new workers compute outputs again that the current
-        ones have computed ahead.
+        ones have computed ahead.  With ``worker_count="auto"``, the number then stays.
 
         Args:
             count: The number of processes, or of actors with a
@@ -304,7 +309,8 @@ class LoaderTrial:
         self, data_loader: IteratedLoader, iterator: DataLoaderIterator[Any] | None
     ) -> None:
         # See `Trial.workers`.  A user's iterator may have changed its number.
-        self.workers = data_loader._remote.workers
+        chosen = data_loader._chosen
+        self.workers = data_loader._remote.workers if chosen is None else chosen.count
         self._state = None
         if iterator is not None:
             self.workers = iterator._run.workers
@@ -315,6 +321,7 @@ class LoaderTrial:
         policy = loader._error_policy
         # Bad records of a trial are not written to the quarantine file.
         loader._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
+        loader._chosen = None  # The trial compares fixed numbers.
         self._loader = loader
 
     def open(

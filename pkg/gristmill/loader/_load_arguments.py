@@ -7,7 +7,7 @@ from typing import Required, TypedDict
 from gristmill import sharding
 from gristmill._base.types import WorkerInitFn
 from gristmill._engine.workers import WorkerBackend
-from gristmill.options import ReadOptions
+from gristmill.options import ReadOptions, WorkerCount
 
 
 class Loading(TypedDict, total=False):
@@ -18,7 +18,7 @@ class Loading(TypedDict, total=False):
     seed: int | None
     shard_options: sharding.ShardOptions
     transformations: tuple[()]
-    worker_count: int | None
+    worker_count: WorkerCount | None
     read_options: ReadOptions | None
     workers: WorkerBackend | None
     worker_init_fn: WorkerInitFn | None

@@ -14,8 +14,9 @@ import pytest
 
 import gristmill as grain
 from faults.scripts import command, environment
+from gristmill._base.publication import read_facts
 from gristmill._cli.top_text import format_activity
-from gristmill._observe import published_counts, shared_words
+from gristmill._observe import shared_words
 from support.cli import COMMAND, run
 
 DEADLINE_S = 60
@@ -362,15 +363,16 @@ def test_counts_by_source_are_shown_until_the_iterator_ends():
     ds = grain.MapDataset.mix({"web": grain.MapDataset.range(4), "code": BYTES})
     iterator = iter(ds.batch(2, batch_fn=list))
     next(iterator)
-    assert published_counts.read_counts(os.getpid()) == []
+    assert read_facts(os.getpid(), "counts") == []
     iterator.consumed(LENGTHS)
     expected = {
         "web": {"elements": 1, "tokens": None, "epochs": 0.25},
         "code": {"elements": 1, "tokens": 7, "epochs": 0.5},
     }
-    assert published_counts.read_counts(os.getpid()) == [expected]
+    assert read_facts(os.getpid(), "counts") == [expected]
     activity = {"pid": 1, "stopped": False, "command": "train", "cpu": None}
     activity |= {"pss_bytes": None, "loaders": [], "sources": [expected]}
+    activity["auto_workers"] = []
     lines = format_activity(activity).splitlines()
     assert lines[3:6] == [
         "  delivered from  elements  tokens  epochs",
@@ -378,7 +380,15 @@ def test_counts_by_source_are_shown_until_the_iterator_ends():
         "  code                   1       7    0.50",
     ]
     del iterator
-    assert published_counts.read_counts(os.getpid()) == []
+    assert read_facts(os.getpid(), "counts") == []
+
+
+def test_decision_about_auto_workers_is_shown():
+    activity = {"pid": 1, "stopped": False, "command": "train", "cpu": None}
+    activity |= {"pss_bytes": None, "loaders": [], "sources": []}
+    text = 'workers ("auto"): 1, 2; the consumer waits 1% of the time'
+    activity["auto_workers"] = [{"workers": 2, "text": text}]
+    assert f"  {text}" in format_activity(activity).splitlines()
 
 
 BYTES = grain.MapDataset.source([b"a", b"b"])

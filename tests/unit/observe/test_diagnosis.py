@@ -10,7 +10,7 @@ from gristmill._observe import diagnosis
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
-    monkeypatch.setattr(diagnosis, "_count_cores", lambda: 2)
+    monkeypatch.setattr(diagnosis, "count_cores", lambda: 2)
 
 
 def report_of(stage, workers=0, seconds=1.0, outputs=100):

@@ -54,5 +54,5 @@ def test_negative_workers_are_refused():
 )
 def test_non_int_is_refused(name, field, value):
     kind = type(value).__name__
-    with pytest.raises(TypeError, match=f"^{field} must be an int, got {kind}.$"):
+    with pytest.raises(TypeError, match=f"^{field} must be an int, got {kind}."):
         getattr(options, name)(**{field: value})

@@ -293,10 +293,13 @@ class IterDataset(
         Args:
             options: The number of workers, by default 10, and the number of elements
                 that each may be ahead.  With 0 workers this returns the dataset itself.
+                "auto" workers are one at first, then as many as the consumer needs, see
+                `DataLoader`.
             worker_init_fn: Called with (worker, workers) first in each worker.
             sequential_slice: Whether streams are contiguous pieces of the sources.
             streams: By default the number of workers.  Set it to get the same elements
-                with any number of workers, 0 included.
+                with any number of workers, 0 included.  With "auto" it is 1, or 8 if
+                only one worker can compute each stream, such as one with a filter.
             workers: A `gristmill.ray.RayWorkers` that runs the workers; by default they
                 are processes of this machine.  The order is the same.
 

@@ -21,6 +21,7 @@ from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.parallel.chain_program import START_POSITION, ChainProgram
+from gristmill._engine.auto_run import AutoRun, ChosenWorkers
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
@@ -47,6 +48,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         has_fixed_streams: bool,
         buffer: int,
         backend: WorkerBackend | None,
+        chosen: ChosenWorkers | None = None,
     ) -> None:
         super().__init__()
         self._ctx.dataset_options = program.options
@@ -62,6 +64,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # A worker may compute `buffer` + 2 outputs ahead of the consumer.
         self._buffer = buffer
         self._backend = backend
+        # The first number of workers if it follows what the consumer waits for.
+        self._chosen = chosen
         # The last argument of `set_workers`; None before the first call.
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
@@ -188,6 +192,9 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             stall_action="warn",
             backend=backend,
         )
+        if self._chosen is not None and workers is None:
+            counter = self._error_counter
+            return AutoRun(program, position, options, self._chosen, counter)
         return RemoteRun(program, position, options, self._error_counter)
 
     def _program_for_workers(self, workers: int) -> ChainProgram:

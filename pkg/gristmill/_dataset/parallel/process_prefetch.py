@@ -30,8 +30,13 @@ from gristmill._dataset.parallel.chain_program import (
 from gristmill._dataset.parallel.no_output import warn_of_no_output
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill._dataset.parallel.unit_records import is_batch, records_of_unit
-from gristmill._engine.workers import WorkerBackend, check_backend
-from gristmill.options import MultiprocessingOptions
+from gristmill._engine.auto_run import ChosenWorkers
+from gristmill._engine.workers import (
+    WorkerBackend,
+    check_backend,
+    check_no_backend,
+)
+from gristmill.options import AUTO_STREAMS, MultiprocessingOptions
 
 DEFAULT_WORKERS = 10
 
@@ -64,7 +69,9 @@ def multiprocess_prefetch(
             raise ValueError(f"streams must be at least 1, got {streams}.")
     elif workers is not None:
         # The backend defines the number of workers, so this is the number of streams.
-        streams = max(options.num_workers, 1)
+        if options.num_workers == "auto":
+            check_no_backend("num_workers", workers)
+        streams = max(int(options.num_workers), 1)
     elif options.num_workers == 0:
         return dataset
     if (size := options.per_worker_buffer_size) <= 0:
@@ -102,7 +109,12 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._options = options
         self._backend = backend
         self._has_fixed_streams = streams is not None
-        stream_count = options.num_workers if streams is None else streams
+        self._chosen = ChosenWorkers() if options.num_workers == "auto" else None
+        worker_count = 1 if options.num_workers == "auto" else options.num_workers
+        records = records_of_unit(dataset)
+        stream_count = worker_count if streams is None else streams
+        if self._chosen is not None and streams is None and records is None:
+            stream_count = AUTO_STREAMS
         check_parts(dataset, stream_count)
         policy_of(dataset)  # Raises if parts of the chain have different ones.
         program = ChainProgram(
@@ -111,12 +123,11 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             parts=stream_count,
             sequential=sequential_slice,
             options=options_of(dataset),
-            workers=options.num_workers,
+            workers=worker_count,
             worker_init_fn=worker_init_fn,
         )
-        records = records_of_unit(dataset)
         # Any worker can compute a unit if positions follow from arithmetic.
-        if (options.num_workers or backend) and records is not None:
+        if (worker_count or backend) and records is not None:
             program = ArithmeticChainProgram(
                 **vars(program),
                 unit_records=records,
@@ -130,6 +141,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             self._has_fixed_streams,
             self._options.per_worker_buffer_size,
             self._backend,
+            self._chosen,
         )
 
     @property
@@ -152,8 +164,13 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     @property
     def worker_count(self) -> int:
-        """The number of workers that compute the chain."""
-        return self._options.num_workers
+        """The number of workers that compute the chain; with "auto" the last one."""
+        return self._program.workers if self._chosen is None else self._chosen.count
+
+    @property
+    def has_auto_workers(self) -> bool:
+        """Whether the number of workers is "auto"."""
+        return self._chosen is not None
 
     def with_workers(self, count: int) -> tuple[IterDataset[T], bool]:
         """Return a copy with `count` workers, and whether it can restore our states.
@@ -164,7 +181,8 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         if self._backend is not None:
             raise NotTriedError("the chain runs in actors of a cluster.")
         program = self._program
-        keeps_states = self._has_fixed_streams or not program.owned
+        has_own_streams = self._has_fixed_streams or self._chosen is not None
+        keeps_states = has_own_streams or not program.owned
         if keeps_states and program.owned and count > program.streams:
             raise NotTriedError(
                 f"each stream belongs to one worker, so more than {program.streams}"
@@ -193,7 +211,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         return sum(count_of(self._program.part(n)) for n in self._program.numbers)
 
     def _arguments_text(self) -> str:
-        workers, streams = self._options.num_workers, self._program.streams
+        workers, streams = repr(self._options.num_workers), self._program.streams
         backend = "" if self._backend is None else f", workers={self._backend!r}"
         return f"(num_workers={workers}, streams={streams}{backend})"
 

@@ -26,6 +26,7 @@ from gristmill._torch.indices.draws import IndexBatch
 
 # The first integer of a request that is not pickled.  Pickles begin with their length.
 _BLOCK, _IN_FILE, _RANGE, _KEY, _NEXT, _WITH_STATE = -1, -2, -4, -5, -6, -7
+_SEEDED = -8
 # Represents None in a `NextBatch`, whose integers are not negative.
 _NONE = -1
 # The first integer of a request with an epoch; the second one is the epoch.
@@ -70,6 +71,21 @@ class WithState:
     request: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class Seeded:
+    """Requests a batch of a map-style dataset from a worker that is seeded for it.
+
+    Attributes:
+        keys: The batch's keys.
+        epoch: The number of its epoch.
+        number: Its number in the epoch, from 0.
+    """
+
+    keys: Any
+    epoch: int
+    number: int
+
+
 def pack(request: Any) -> Int64Array:
     """Pack a request as integers.
 
@@ -94,6 +110,9 @@ def pack(request: Any) -> Int64Array:
         return np.array((_NEXT, request.iteration, request.number, size, seed))
     if type(request) is WithState:
         return np.concatenate([(_WITH_STATE,), pack(request.request)])
+    if type(request) is Seeded:
+        head = (_SEEDED, request.epoch, request.number)
+        return np.concatenate([head, pack(request.keys)])
     return pack_int64(_pickle(request))
 
 
@@ -129,6 +148,9 @@ def unpack(words: Int64Array) -> Any:
         return NextBatch(iteration, number, size, seed)
     if kind == _WITH_STATE:
         return WithState(unpack(words[1:]))
+    if kind == _SEEDED:
+        epoch, number = words[1:3].tolist()
+        return Seeded(unpack(words[3:]), epoch, number)
     if kind == _RANGE:
         return [*range(*words[1:].tolist())]
     if kind == _IN_FILE:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._torch.iterators.auto_workers import AutoCount as AutoCount
+from gristmill._torch.iterators.auto_workers import (
+    AutoMultiProcessIterator as AutoMultiProcessIterator,
+)
 from gristmill._torch.iterators.base import LoaderIterator as LoaderIterator
 from gristmill._torch.iterators.multi_process import (
     MultiProcessIterator as MultiProcessIterator,

@@ -182,7 +182,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             collate_fn=self._collate_fn,
             drop_last=self._drop_last,
             base_seed=self._base_seed,
-            workers=self._num_workers,
+            workers=int(self._num_workers),
             worker_init_fn=init,
             collate_rules=slot_collation.rules(),
             shared_seed=self._shared_seed,

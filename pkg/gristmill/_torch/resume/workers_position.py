@@ -43,7 +43,7 @@ class WorkersPosition(EpochPosition):
         self, loader: Any, saved: SavedState | None, generators: Sequence[State] = ()
     ) -> None:
         super().__init__(loader, saved)
-        self._workers: int = loader.num_workers
+        self._workers = int(loader.num_workers)
         self._in_order: bool = loader.in_order
         self._persistent: bool = loader.persistent_workers
         self._worker_generators = generators
@@ -100,10 +100,15 @@ class WorkersPosition(EpochPosition):
             return 0
         if self._iterable:
             return (saved.last_worker + 1) % self._workers
-        first_batch: int = saved.main[layout.SAMPLER_YIELDED]
-        if not self._recomputes:
-            first_batch += saved.later_steps
-        return first_batch % self._workers
+        return self.first_batch % self._workers
+
+    @property
+    def first_batch(self) -> int:
+        """The number of the first batch of a map-style dataset in its epoch."""
+        if self._saved is None:
+            return 0
+        first_batch: int = self._saved.main[layout.SAMPLER_YIELDED]
+        return first_batch + (0 if self._recomputes else self._saved.later_steps)
 
     @property
     def initial_states(self) -> Sequence[State | None]:

@@ -173,6 +173,9 @@ class FetchStream:
             if request.new_states is not None:
                 layout.restore_generators(request.new_states)
             return generator_states, None
+        if isinstance(request, requests.Seeded):
+            self._seed_batch(request)
+            return self._fetch(request.keys), None
         with_state = isinstance(request, requests.WithState)
         data = self._fetch(request.request if with_state else request)
         if isinstance(data, Exhausted):
@@ -188,6 +191,15 @@ class FetchStream:
             # The error of the batch, if it has one, is raised instead of this one.
             failed = isinstance(data, ExceptionWrapper)
             return data if failed else self._wrap_exception(), None
+
+    def _seed_batch(self, request: requests.Seeded) -> None:
+        """Seed the global generators for a batch, whichever worker computes it."""
+        entropy = (self._program.base_seed, request.epoch, request.number)
+        words = np.random.SeedSequence(entropy).generate_state(6)
+        seed = int(words[0]) << 32 | int(words[1])
+        random.seed(seed)
+        torch.manual_seed(seed)
+        np.random.seed(words[2:])  # noqa: NPY002 (users' code draws from it)
 
     def _fetch(self, request: Any) -> Any:
         """Return a batch, `Exhausted`, or the wrapped exception of the user's code."""
