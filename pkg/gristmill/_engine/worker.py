@@ -86,10 +86,11 @@ class Server:
     The worker's main thread calls all methods.  While it computes a unit, the thread of
     `UnitParts` calls `_write_part`, and through it `_write` and `_drop_last_outputs`.
     `UnitParts.finish` stops these calls before the main thread writes the unit.
-    A subclass in `gristmill._ray.actor` serves actors, and alone calls `stands_at`.
+    A subclass in `gristmill._pool.unit_server` serves pools, and alone calls
+    `stands_at`.
     """
 
-    # True if units may be handed over in parts; False in actors.
+    # True if units may be handed over in parts; False in pools.
     _IN_PARTS: ClassVar[bool] = True
 
     def __init__(

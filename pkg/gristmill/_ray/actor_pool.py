@@ -18,15 +18,10 @@ import numpy as np
 from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
 from gristmill._ray import metrics
-from gristmill._ray.actor import ActorLocation, UnitTask, WorkerActor
-from gristmill._ray.pool import (
-    ACTOR_CHECK_S,
-    NO_LANE,
-    Actor,
-    ActorLost,
-    Lane,
-    TimedResult,
-)
+from gristmill._pool.unit_task import UnitTask
+from gristmill._ray.actor import ActorLocation, WorkerActor
+from gristmill._pool.pool import Lane, TimedResult, WorkerLost
+from gristmill._ray.actor_entry import ACTOR_CHECK_S, NO_LANE, Actor
 from gristmill._ray.start_progress import StartProgress
 from gristmill._workers import settings
 
@@ -90,6 +85,9 @@ class ActorPool:
             target=self._watch, name="gristmill-ray", daemon=True
         )
 
+    def new_metrics(self) -> metrics.RayMetrics:
+        return metrics.RayMetrics()
+
     def open(self) -> None:
         with self._changed:
             self._users += 1
@@ -111,7 +109,7 @@ class ActorPool:
                 self._remove(actor)
             self._changed.notify_all()
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
         started_call = self.call(lane, lambda handle: handle.compute.remote(*task))
         if started_call is None:
             return None
@@ -182,7 +180,7 @@ class ActorPool:
         with self._changed:
             actor.waiting_lanes.remove(lane)
 
-    def record_failure(self, lane: Lane, actor: Actor, error: Any) -> ActorLost:
+    def record_failure(self, lane: Lane, actor: Actor, error: Any) -> WorkerLost:
         """Record that an actor did not answer, and replace it.
 
         Args:
@@ -207,13 +205,13 @@ class ActorPool:
             else:
                 self._replace(actor, str(error))
             call_raised = isinstance(error, exceptions.RayTaskError)
-            return ActorLost(
+            return WorkerLost(
                 actor,
                 actor.loss_reason or str(error),
                 blames_unit=call_raised or actor.lane_at_loss == lane,
             )
 
-    def end_actor(self, lane: Lane) -> None:
+    def end_worker(self, lane: Lane) -> None:
         with self._changed:
             actor = self._actor_of(lane)
             if actor is not None:

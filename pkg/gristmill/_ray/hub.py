@@ -17,10 +17,11 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from gristmill._ray.actor import ActorLocation, UnitTask
+from gristmill._pool.unit_task import UnitTask
+from gristmill._ray.actor import ActorLocation
 from gristmill._ray.actor_pool import ActorPool
-from gristmill._ray.identity import digest_of
-from gristmill._ray.pool import ActorLost, Lane
+from gristmill._pool.identity import digest_of
+from gristmill._pool.pool import Lane, WorkerLost
 from gristmill._ray.shared import LaggingError, SharedStream, Unit
 
 NAMESPACE = "gristmill"
@@ -88,7 +89,7 @@ class UnitRejected(NamedTuple):
     why: str
 
 
-Reply = UnitComputed | ActorLost | UnitRejected
+Reply = UnitComputed | WorkerLost | UnitRejected
 
 
 class HubStatus(NamedTuple):
@@ -273,9 +274,9 @@ class Hub:
         """Return a sentence about what a lane waits for."""
         return self._pool.activity(self._computing_lane((job, lane)))
 
-    def end_actor(self, job: str, lane: int) -> None:
+    def end_worker(self, job: str, lane: int) -> None:
         """End the actor that a lane waits for."""
-        self._pool.end_actor(self._computing_lane((job, lane)))
+        self._pool.end_worker(self._computing_lane((job, lane)))
 
     def _computing_lane(self, lane: Lane) -> Lane:
         """Return the lane for whose unit `lane` waits; `lane` if it waits for none."""
@@ -319,7 +320,7 @@ class Hub:
         except Exception as error:
             loss = self._pool.record_failure(lane, actor, error)
             # The job gets text, because an `Actor` belongs to the pool in this process.
-            return loss._replace(actor=str(loss.actor))
+            return loss._replace(worker=str(loss.worker))
         self._pool.record_answer(lane, actor)
         if load_traceback:
             return UnitRejected(f"{actor} cannot load the pipeline:\n{load_traceback}")
@@ -369,7 +370,7 @@ def _wait_for(unit: Unit) -> Reply:
     """Wait until another call finishes the unit; return its reply."""
     reply: Reply = unit.reply.result()
     # The lane that requested the unit counts the loss, so this lane must not.
-    if isinstance(reply, ActorLost):
+    if isinstance(reply, WorkerLost):
         return reply._replace(blames_unit=False)
     return reply
 

@@ -1,0 +1,16 @@
+"""Pools of worker processes that the ranks of one machine share.
+
+May import `_pool` and the folders below it.  `gristmill.host` is its public module.
+
+=================  ====================================================================
+`backend.py`       the workers of a loader that uses a pool
+`client.py`        a rank's connection to the pool; starts the pool if there is none
+`address.py`       the name, and the socket, by which ranks find the pool
+`messages.py`      messages between the processes
+`server.py`        the process that hands units to workers, and results to ranks
+`units.py`         the units that ranks request, and how long they are kept
+`zygote.py`        the process that loads the program and forks the workers
+`pool_worker.py`   a worker
+`slot_views.py`    arrays on the memory of the pool
+=================  ====================================================================
+"""

@@ -1,0 +1,60 @@
+"""The workers of a loader that uses the pool of its host."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gristmill import _core
+from gristmill._engine.stream import Runnable
+from gristmill._engine.workers import Workers
+from gristmill._host.client import HostPool, HostPoolOptions
+from gristmill._host.programs import WHOLE, Part
+from gristmill._pool.lanes import PoolLanes
+
+
+@dataclasses.dataclass(frozen=True)
+class HostWorkers:
+    """Workers of a pool.  See `gristmill._engine.workers.WorkerBackend`.
+
+    Attributes:
+        worker_count: The number of workers of the host.
+        buffer: Units that each worker may compute ahead, besides the two that it holds.
+        options: The options of the rank.
+        parts: The parts of the loader, to compare with those of other ranks.
+        base: The program with the data of all ranks; None if that of a rank has it.
+        part: The part of the base's chain that a rank's program has.
+    """
+
+    worker_count: int
+    buffer: int
+    options: HostPoolOptions
+    parts: dict[str, Any] = dataclasses.field(repr=False)
+    base: Runnable | None = dataclasses.field(default=None, repr=False)
+    part: Part = WHOLE
+
+    units_at_once = 1
+
+    def processes(self) -> int:
+        """Return the number of workers."""
+        return self.worker_count
+
+    def count(self) -> int:
+        """Return a scheduler's number of lanes."""
+        return self.worker_count
+
+    def resized(self, processes: int) -> HostWorkers:
+        """Return the same workers with another number of processes."""
+        return dataclasses.replace(self, worker_count=processes)
+
+    def workers(
+        self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
+    ) -> Workers:
+        """Return a scheduler's workers; see `WorkerBackend`."""
+        if isinstance(before, PoolLanes):
+            return before.followed_by(scheduler, self.worker_count)
+        base = program if self.base is None else self.base
+        pool = HostPool(
+            base, program, self.part, self.worker_count, self.options, self.parts
+        )
+        return PoolLanes(scheduler, pool)
