@@ -7,7 +7,9 @@ May import `_pool` and the folders below it.  `gristmill.host` is its public mod
 `client.py`        a rank's connection to the pool; starts the pool if there is none
 `address.py`       the name, and the socket, by which ranks find the pool
 `messages.py`      messages between the processes
-`server.py`        the process that hands units to workers, and results to ranks
+`server.py`        hands units to workers, and results to ranks
+`server_process.py`  the process of the server
+`joining.py`       the comparison of ranks
 `units.py`         the units that ranks request, and how long they are kept
 `zygote.py`        the process that loads the program and forks the workers
 `pool_worker.py`   a worker

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import os
 import pickle
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import Any, NamedTuple
@@ -20,17 +19,15 @@ from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
 from gristmill._host import messages
 from gristmill._host.address import Address
+from gristmill._host.joining import Joining
 from gristmill._host.programs import Part, pack_rest
-from gristmill._host.server import Joining
+from gristmill._host.server_process import start_server
 from gristmill._host.slot_views import PoolMemory
 from gristmill._pool.call_metrics import CallMetrics
 from gristmill._pool.identity import digest_of
 from gristmill._pool.pool import Lane, TimedResult, WorkerLost
 from gristmill._pool.unit_task import TaskResult, UnitTask
-from gristmill._workers import main_module, nesting, parent, settings
 
-# The module that the zygote imports before it loads the program.
-ENTRY = "gristmill._engine.worker"
 # Attempts to connect to a pool that ends while this process connects.
 MAX_ATTEMPTS = 100
 RETRY_S = 0.02
@@ -162,7 +159,8 @@ class HostPool:
         self._users += 1
         if self._users > 1:
             return
-        self._packed_program, self._program_key
+        # Raise the errors of pickling here, and not in a lane.
+        _ = self._packed_program, self._program_key
         with self._lock:
             self._membership = self._join()
         if self.failure:
@@ -277,9 +275,7 @@ class HostPool:
         result: TaskResult = pickle.loads(packed)
         release = functools.partial(membership.release, unit)
         payload = membership.memory.view(offset, used, release)
-        process = self._processes.setdefault(
-            pid, PoolProcess(pid, os.uname().nodename)
-        )
+        process = self._processes.setdefault(pid, PoolProcess(pid, os.uname().nodename))
         return TimedResult(process, ready_s, result._replace(payload=payload))
 
     def _lane_connection(self, membership: _Membership, lane: Lane) -> socket.socket:
@@ -325,7 +321,7 @@ class HostPool:
                 listener = self._address.listen()
                 if listener is not None:
                     with listener:
-                        self._start_server(listener)
+                        start_server(self._options.name, listener)
                 continue
             try:
                 membership = self._try_to_join(control)
@@ -371,38 +367,7 @@ class HostPool:
                 os.close(program_fd)
         return None
 
-    def _start_server(self, listener: socket.socket) -> None:
-        """Start a server that this process does not own."""
-        nesting.check_may_start_workers()
-        main = main_module.description()
-        state = os.memfd_create("gristmill-state", os.MFD_CLOEXEC)
-        try:
-            with open(state, "wb", closefd=False) as file:
-                file.write(parent.setup(ENTRY, main))
-            fds = listener.fileno(), state
-            flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-            # The first process ends at once, so that the server has no parent.
-            bootstrap = (
-                "import os, sys\n"
-                "if os.fork(): os._exit(0)\n"
-                f"sys.path[:] = {[str(part) for part in sys.path]!r}\n"
-                "from gristmill._host.server import main\n"
-                f"main({self._options.name!r}, *{fds!r})"
-            )
-            subprocess.run(
-                [sys.executable, *flags, "-c", bootstrap],
-                check=True,
-                pass_fds=fds,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, nesting.IMPORTING: "1"},
-            )
-        finally:
-            os.close(state)
-
 
 def _shut_down(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):  # The server may be gone.
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # The server is gone.

@@ -10,8 +10,6 @@ import time
 import traceback
 from typing import Any
 
-import numpy as np
-
 from gristmill import _core
 from gristmill._engine import packing
 from gristmill._engine.stream import Position, Runnable

@@ -25,16 +25,16 @@ class PoolEvents(Protocol):
     """The methods of the server that its workers call."""
 
     def on_ready(self) -> None:
-        """Called when the program was loaded."""
+        """Handle that the program was loaded."""
 
     def on_failed(self, reason: str) -> None:
-        """Called when no worker can run."""
+        """Handle that no worker can run."""
 
     def on_computed(self, unit: Unit) -> None:
-        """Called when a unit was computed."""
+        """Handle that a unit was computed."""
 
     def on_lost(self, unit: Unit, reason: str) -> None:
-        """Called when the worker of a unit was lost."""
+        """Handle that the worker of a unit was lost."""
 
 
 class PoolWorker:

@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pickle
 import selectors
-import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from gristmill import _core
-from gristmill._base import log
 from gristmill._host import messages
 from gristmill._host.address import Address, peer_of
+from gristmill._host.joining import Joining, describe_conflict, describe_difference
 from gristmill._host.pool_workers import PoolWorker, PoolWorkers
 from gristmill._host.units import Unit, Units
 from gristmill._pool.unit_task import UnitTask
-from gristmill._workers import nesting
-from gristmill._workers.processes import leave_signals_to_parent
 
 # The server waits this long for the first rank, in s.
 FIRST_RANK_S = 60.0
@@ -37,35 +32,6 @@ LINGER_S = 2.0
 # A rank whose requests wait this long gets a message that names the slow ranks, in s.
 SLOW_S = 10.0
 TICK_S = 0.5
-
-
-class Joining(NamedTuple):
-    """The first message of a rank.
-
-    Attributes:
-        version: The version of Gristmill that it uses.
-        pid: Its process.
-        rank: Its number.
-        ranks: The number of ranks.
-        mode: "deal" or "broadcast".
-        workers: The number of workers.
-        ahead: See `Units`.
-        memory_limit: The bytes of shared memory; 0 for 80 % of the available memory.
-        cores: The cores that it may use.
-        parts: Maps names of the loader's parts to digests; see
-            `gristmill._pool.identity`.
-    """
-
-    version: str
-    pid: int
-    rank: int
-    ranks: int
-    mode: str
-    workers: int
-    ahead: int
-    memory_limit: int
-    cores: frozenset[int]
-    parts: dict[str, str]
 
 
 @dataclasses.dataclass(eq=False)
@@ -178,11 +144,18 @@ class Server:
     def _join(self, connection: socket.socket, joining: Joining, pid: int) -> None:
         """Add a rank, or refuse it."""
         first = self._first
-        if refusal := self._refusal(joining):
+        before = self._jobs.get(joining.rank)
+        refusal = self._failure
+        if first is not None and not refusal:
+            refusal = describe_difference(self._address.name, first, joining)
+            refusal = refusal or describe_conflict(
+                self._address.name, before and before.joining, joining
+            )
+        if refusal:
             messages.send(connection, ("refused", refusal))
             connection.close()
             return
-        if (before := self._jobs.get(joining.rank)) is not None:
+        if before is not None:
             self._leave(before)  # Its process has a newer iterator.
         pidfd = -1
         try:
@@ -206,48 +179,6 @@ class Server:
             self._adjust_workers()
             if self._workers.is_ready:
                 self._welcome(job)
-
-    def _refusal(self, joining: Joining) -> str:
-        """Return the reason why a rank cannot join; empty if it can."""
-        name, first = self._address.name, self._first
-        if self._failure:
-            return self._failure
-        if first is None:
-            return ""
-        if joining.version != first.version:
-            return (
-                f"The pool {name!r} runs Gristmill {first.version}, but rank"
-                f" {joining.rank} (process {joining.pid}) uses {joining.version}. Use"
-                " the same version, or another name."
-            )
-        before = self._jobs.get(joining.rank)
-        if before is not None and before.joining.pid != joining.pid:
-            return (
-                f"Rank {joining.rank} of the pool {name!r} must be one process, but"
-                f" processes {before.joining.pid} and {joining.pid} both use it. Pass"
-                " another rank, or another name."
-            )
-        for field in ("ranks", "mode", "ahead"):
-            ours, theirs = getattr(first, field), getattr(joining, field)
-            if ours != theirs:
-                return (
-                    f"All ranks of the pool {name!r} must pass the same {field}, but"
-                    f" rank {first.rank} (process {first.pid}) passed {ours!r}, and"
-                    f" rank {joining.rank} (process {joining.pid}) passed {theirs!r}."
-                )
-        names = sorted(
-            part
-            for part in first.parts | joining.parts
-            if first.parts.get(part) != joining.parts.get(part)
-        )
-        if names:
-            return (
-                f"All ranks of the pool {name!r} must have the same loader, but the"
-                f" loaders of rank {first.rank} (process {first.pid}) and of rank"
-                f" {joining.rank} (process {joining.pid}) differ in"
-                f" {', '.join(names)}. Make them alike, or use another name."
-            )
-        return ""
 
     def _hear(self, job: _Job) -> None:
         """Handle a message of a rank that has joined."""
@@ -489,28 +420,3 @@ class Server:
             if slow and now - lane.waits_since_s > SLOW_S:
                 lane.waits_since_s = now
                 self._reply(lane, ("slow", sorted(slow), sorted(self._jobs)))
-
-
-def main(name: str, listener_fd: int, state_fd: int) -> None:
-    """Run the server in a process of its own.
-
-    Args:
-        name: The name of the pool.
-        listener_fd: The socket that listens at the address of the pool.
-        state_fd: The file with the pickled state of the rank; see `parent.setup`.
-    """
-    nesting.become_worker()
-    leave_signals_to_parent()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-    with open(state_fd, "rb") as file:
-        file.seek(0)
-        state = pickle.load(file)
-    address = Address(name)
-    listener = socket.socket(fileno=listener_fd)
-    try:
-        Server(address, listener, state).run()
-    except Exception:
-        log.exception("the pool %r failed", name)
-        sys.exit(1)
-    finally:
-        address.remove()

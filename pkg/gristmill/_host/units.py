@@ -69,9 +69,7 @@ class Units:
         free: Called with each unit that is removed.
     """
 
-    def __init__(
-        self, ranks: int, window: int, free: Callable[[Unit], None]
-    ) -> None:
+    def __init__(self, ranks: int, window: int, free: Callable[[Unit], None]) -> None:
         # The ranks that will take the units that are requested from now on.
         self._members = set(range(ranks))
         self._shared = ranks > 0

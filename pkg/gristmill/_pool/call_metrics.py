@@ -80,9 +80,9 @@ class CallMetrics:
     def __init__(self) -> None:
         # Guards `_loads` and `_stats`.
         self._lock = threading.Lock()
-        # Weak keys drop a lost worker with the last reference to it.  The values are the
-        # first and last load of the worker by its clock, since answers may be counted
-        # in another order.
+        # Weak keys drop a lost worker with the last reference to it.  The values are
+        # the first and last load of the worker by its clock, since answers may be
+        # counted in another order.
         self._loads: weakref.WeakKeyDictionary[
             MeasuredWorker, tuple[ProcessLoad, ProcessLoad]
         ] = weakref.WeakKeyDictionary()
@@ -133,5 +133,5 @@ class CallMetrics:
         return RemoteStats(workers, self._decoded, self._decode_s)
 
 
-def _alive_s(load: ActorLoad) -> float:
+def _alive_s(load: ProcessLoad) -> float:
     return load.alive_s

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import _core
 from gristmill._engine import worker
 from gristmill._engine.stream import Position, Runnable
 from gristmill._engine.unit_result import UnitResult

@@ -17,7 +17,8 @@ Bytes = npt.NDArray[np.uint8]
 class UnitTask(NamedTuple):
     """A unit as the scheduler published it.
 
-    Any process of the pool may compute it, any number of times.  `str` describes it in errors.
+    Any process of the pool may compute it, any number of times.  `str` describes it in
+    errors.
 
     Attributes:
         stream: The number of its stream.

@@ -17,10 +17,10 @@ import numpy as np
 
 from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
-from gristmill._ray import metrics
-from gristmill._pool.unit_task import UnitTask
-from gristmill._ray.actor import ActorLocation, WorkerActor
 from gristmill._pool.pool import Lane, TimedResult, WorkerLost
+from gristmill._pool.unit_task import UnitTask
+from gristmill._ray import metrics
+from gristmill._ray.actor import ActorLocation, WorkerActor
 from gristmill._ray.actor_entry import ACTOR_CHECK_S, NO_LANE, Actor
 from gristmill._ray.start_progress import StartProgress
 from gristmill._workers import settings

@@ -17,11 +17,11 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from gristmill._pool.identity import digest_of
+from gristmill._pool.pool import Lane, WorkerLost
 from gristmill._pool.unit_task import UnitTask
 from gristmill._ray.actor import ActorLocation
 from gristmill._ray.actor_pool import ActorPool
-from gristmill._pool.identity import digest_of
-from gristmill._pool.pool import Lane, WorkerLost
 from gristmill._ray.shared import LaggingError, SharedStream, Unit
 
 NAMESPACE = "gristmill"

@@ -15,13 +15,13 @@ from typing import Any
 
 from gristmill._base import log
 from gristmill._engine.stream import Runnable
-from gristmill._pool.unit_task import UnitTask
-from gristmill._ray.actor import ActorLocation
-from gristmill._ray.actor_pool import put
-from gristmill._ray.hub import MAX_CALLS, NAMESPACE, Hub, Membership, UnitComputed
 from gristmill._pool.identity import digest_of
 from gristmill._pool.pool import Lane, TimedResult, WorkerLost
+from gristmill._pool.unit_task import UnitTask
+from gristmill._ray.actor import ActorLocation
 from gristmill._ray.actor_entry import ACTOR_CHECK_S, Actor
+from gristmill._ray.actor_pool import put
+from gristmill._ray.hub import MAX_CALLS, NAMESPACE, Hub, Membership, UnitComputed
 from gristmill._ray.metrics import RayMetrics
 from gristmill._ray.start_progress import StartProgress
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from gristmill._pool.unit_task import UnitTask
 from gristmill._pool.pool import Lane
+from gristmill._pool.unit_task import UnitTask
 
 # Keys of at most this many dropped units are kept, to detect requests for them.
 MAX_DROPPED_KEYS = 1 << 16
