@@ -2,25 +2,25 @@
 
 May import `_pool` and the folders below it.  `gristmill.host` is its public module.
 
-=================  ====================================================================
-`shared_loader.py` shares a `gristmill.DataLoader`
-`shared_chain.py`  shares a chain of datasets
+========================  ============================================================
+`shared_loader.py`        shares a `gristmill.DataLoader`
+`shared_chain.py`         shares a chain of datasets
 `shared_torch_loader.py`  shares a torch loader
-`launch_variables.py`  the rank of a process, from the program that has started it
-`mode.py`          how ranks divide the outputs
-`backend.py`       the workers of a loader that uses a pool
-`torch_workers.py` the same for a torch loader
-`pooled_fetch.py`  the program of a torch loader in a pool
-`programs.py`      the programs of ranks, of which a pool loads one
-`client.py`        a rank's connection to the pool; starts the pool if there is none
-`address.py`       the name, and the socket, by which ranks find the pool
-`messages.py`      messages between the processes
-`server.py`        hands units to workers, and results to ranks
-`server_process.py`  the process of the server
-`joining.py`       the comparison of ranks
-`units.py`         the units that ranks request, and how long they are kept
-`zygote.py`        the process that loads the program and forks the workers
-`pool_worker.py`   a worker
-`slot_views.py`    arrays on the memory of the pool
-=================  ====================================================================
+`launch_variables.py`     the rank of a process, from the program that has started it
+`mode.py`                 how ranks divide the outputs
+`backend.py`              the workers of a loader that uses a pool
+`torch_workers.py`        the same for a torch loader
+`pooled_fetch.py`         the program of a torch loader in a pool
+`programs.py`             the programs of ranks, of which a pool loads one
+`client.py`               a rank's connection to the pool, which it may start
+`address.py`              the name, and the socket, by which ranks find the pool
+`messages.py`             messages between the processes
+`server.py`               hands units to workers, and results to ranks
+`server_process.py`       the process of the server
+`joining.py`              the comparison of ranks
+`units.py`                the units that ranks request, and how long they are kept
+`zygote.py`               the process that loads the program and forks the workers
+`pool_worker.py`          a worker
+`slot_views.py`           arrays on the memory of the pool
+========================  ============================================================
 """
