@@ -101,7 +101,7 @@ class Server:
         workers: int,
     ) -> None:
         self._program = program
-        self._tolerant = program.tolerant
+        self.tolerant = program.tolerant
         self._worker_end = worker_end
         self._position_capacity = worker_end.position_capacity
         self._max_unit_bytes = worker_end.max_unit_bytes
@@ -155,7 +155,7 @@ class Server:
         except Exception as error:  # The stream cannot be opened or moved.
             result = UnitResult([], self._position_before(unit))
             result.failure = failures.pack_failure(error, self._worker)
-            if self._tolerant:  # No record of the unit was bad.
+            if self.tolerant:  # No record of the unit was bad.
                 result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
             hot_run.end(REST, stage_start)
@@ -264,7 +264,7 @@ class Server:
                     " the state of the pipeline's iterators, or run it without"
                     " workers."
                 )
-            if self._tolerant:
+            if self.tolerant:
                 element = element, self._pack_errors(stream)
             result.outputs.append((element, stream.keys, stream.position))
         except StopIteration:
@@ -302,7 +302,7 @@ class Server:
         if isinstance(failure_or_skip, TurnSkipped):
             return pickle.dumps((failure_or_skip, self._pack_errors(stream)), 5)
         failure = failures.pack_failure(failure_or_skip, self._worker)
-        if not self._tolerant:
+        if not self.tolerant:
             return failure
         return pickle.dumps((failure, self._pack_errors(stream)), 5)
 
@@ -381,7 +381,7 @@ class Server:
         element, _, result.position = result.outputs[bad]
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
-        if self._tolerant:
+        if self.tolerant:
             _, errors = element
             result.failure = pickle.dumps((result.failure, errors), 5)
 

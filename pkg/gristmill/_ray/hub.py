@@ -167,7 +167,7 @@ class Hub:
         self._computing_lanes: dict[Lane, Lane] = {}
         # The largest job sets the number of actors, see `_resize`.
         self._pool = ActorPool(None, 0, options, reports_progress=False)
-        self._pool.open()
+        self._pool.open("hub")
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
 
     def join(self, membership: Membership) -> str:
@@ -361,7 +361,7 @@ class Hub:
                 last_job_s = now
             # Read without the lock: a job that joins now starts another hub.
             elif self._pool.failure or now - last_job_s > IDLE_S:
-                self._pool.close()
+                self._pool.close("hub")
                 self._ray.kill(self._ray.get_runtime_context().current_actor)
                 return
 
