@@ -201,8 +201,9 @@ def _use(batch: Any) -> int:
     )
 
 
-def _run(pipe: Any, make_rank: Callable[..., Any], *arguments: Any) -> None:
+def _run(pipe: Any, count: int, make_rank: Callable[..., Any], *arguments: Any) -> None:
     """Run a rank: answer the commands of a pipe until it is closed."""
+    os.environ["LOCAL_WORLD_SIZE"] = str(count)  # Like torchrun.
     try:
         rank = make_rank(*arguments)
         pipe.send(None)
@@ -278,7 +279,7 @@ def started(
     for rank in range(count):
         ours, theirs = context.Pipe()
         process = context.Process(
-            target=_run, args=(theirs, make_rank, *arguments, rank)
+            target=_run, args=(theirs, count, make_rank, *arguments, rank)
         )
         process.start()
         theirs.close()

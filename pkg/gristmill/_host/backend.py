@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 from gristmill import _core
@@ -40,8 +41,16 @@ class HostWorkers:
         return self.worker_count
 
     def count(self) -> int:
-        """Return a scheduler's number of lanes."""
-        return self.worker_count
+        """Return a scheduler's number of lanes.
+
+        Each lane keeps units that were computed ahead.  So with "deal", the ranks of
+        this host have few lanes each: together one more than there are workers, so that
+        a worker can begin a unit while a lane takes the last one.
+        """
+        if self.options.mode == "broadcast":
+            return self.worker_count
+        ranks = min(_ranks_of_host(), self.options.ranks)
+        return min(self.worker_count, -(-(self.worker_count + 1) // ranks))
 
     def resized(self, processes: int) -> HostWorkers:
         """Return the same workers with another number of processes."""
@@ -58,3 +67,11 @@ class HostWorkers:
             base, program, self.part, self.worker_count, self.options, self.parts
         )
         return PoolLanes(scheduler, pool)
+
+
+def _ranks_of_host() -> int:
+    """Return the number of ranks on this host; 1 if no variable has it."""
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"):
+        if os.environ.get(name, "").isdecimal():
+            return max(1, int(os.environ[name]))
+    return 1
