@@ -3,7 +3,15 @@
 May import `_pool` and the folders below it.  `gristmill.host` is its public module.
 
 =================  ====================================================================
+`shared_loader.py` shares a `gristmill.DataLoader`
+`shared_chain.py`  shares a chain of datasets
+`shared_torch_loader.py`  shares a torch loader
+`launch_variables.py`  the rank of a process, from the program that has started it
+`mode.py`          how ranks divide the outputs
 `backend.py`       the workers of a loader that uses a pool
+`torch_workers.py` the same for a torch loader
+`pooled_fetch.py`  the program of a torch loader in a pool
+`programs.py`      the programs of ranks, of which a pool loads one
 `client.py`        a rank's connection to the pool; starts the pool if there is none
 `address.py`       the name, and the socket, by which ranks find the pool
 `messages.py`      messages between the processes

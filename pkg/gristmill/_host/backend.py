@@ -23,7 +23,8 @@ class HostWorkers:
         buffer: Units that each worker may compute ahead, besides the two that it holds.
         options: The options of the rank.
         parts: The parts of the loader, to compare with those of other ranks.
-        base: The program with the data of all ranks; None if that of a rank has it.
+        base: The program with the data of all ranks, or an object that is pickled as
+            that; None if the program of each rank has the data.
         part: The part of the base's chain that a rank's program has.
     """
 
@@ -31,10 +32,17 @@ class HostWorkers:
     buffer: int
     options: HostPoolOptions
     parts: dict[str, Any] = dataclasses.field(repr=False)
-    base: Runnable | None = dataclasses.field(default=None, repr=False)
+    base: Any = dataclasses.field(default=None, repr=False)
     part: Part = WHOLE
 
     units_at_once = 1
+
+    def __repr__(self) -> str:
+        name, rank, ranks, mode = self.options[:4]
+        return (
+            f"the pool {name!r} of {self.worker_count} workers for rank {rank} of"
+            f" {ranks}, mode={mode.value!r}"
+        )
 
     def processes(self) -> int:
         """Return the number of workers."""
@@ -55,6 +63,10 @@ class HostWorkers:
     def resized(self, processes: int) -> HostWorkers:
         """Return the same workers with another number of processes."""
         return dataclasses.replace(self, worker_count=processes)
+
+    def in_epoch(self, epoch: int) -> HostWorkers:
+        """Return the same workers for the chain in an epoch, see `Part`."""
+        return dataclasses.replace(self, part=self.part._replace(epoch=epoch))
 
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None

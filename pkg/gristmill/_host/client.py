@@ -20,7 +20,8 @@ from gristmill._engine.stream import Runnable
 from gristmill._host import messages
 from gristmill._host.address import Address
 from gristmill._host.joining import Joining
-from gristmill._host.programs import Part, pack_rest
+from gristmill._host.mode import Mode
+from gristmill._host.programs import Part, pack_rest, shared_field
 from gristmill._host.server_process import start_server
 from gristmill._host.slot_views import PoolMemory
 from gristmill._pool.call_metrics import CallMetrics
@@ -40,7 +41,7 @@ class HostPoolOptions(NamedTuple):
         name: The name of the pool, see `Address`.
         rank: The number of this rank.
         ranks: The number of ranks.
-        mode: "deal" or "broadcast".
+        mode: How ranks divide the outputs.
         ahead: The number of units that may be kept for slow ranks.
         memory_limit: The bytes of shared memory; 0 for 80 % of the available memory.
     """
@@ -48,7 +49,7 @@ class HostPoolOptions(NamedTuple):
     name: str
     rank: int
     ranks: int
-    mode: str
+    mode: Mode
     ahead: int
     memory_limit: int
 
@@ -229,7 +230,11 @@ class HostPool:
     @functools.cached_property
     def _program_key(self) -> str:
         """A digest of what differs between the programs of a pool."""
-        rest = vars(self._program) | {"source": None, "dataset": None}
+        rest = {
+            field.name: getattr(self._program, field.name)
+            for field in dataclasses.fields(self._program)  # type: ignore[arg-type]
+            if field.name != shared_field(self._program)
+        }
         return digest_of((rest, self._part))
 
     @functools.cached_property
@@ -353,7 +358,7 @@ class HostPool:
         while received := messages.receive(control):
             (kind, *details), fds = received
             if kind == "joined":
-                private = options.mode == "broadcast"
+                private = options.mode is Mode.BROADCAST
                 memory = PoolMemory(fds[0], details[0], private=private)
                 os.close(fds[0])
                 return _Membership(control, memory)

@@ -20,6 +20,7 @@ from gristmill import _core
 from gristmill._host import messages
 from gristmill._host.address import Address, peer_of
 from gristmill._host.joining import Joining, describe_conflict, describe_difference
+from gristmill._host.mode import Mode
 from gristmill._host.pool_workers import PoolWorker, PoolWorkers
 from gristmill._host.units import Unit, Units
 from gristmill._pool.unit_task import UnitTask
@@ -170,7 +171,7 @@ class Server:
             self._watch(pidfd, lambda: self._leave(job))
         if first is None:
             self._first = joining
-            ranks = joining.ranks if joining.mode == "broadcast" else 0
+            ranks = joining.ranks if joining.mode is Mode.BROADCAST else 0
             self._units = Units(ranks, joining.ahead, self._free)
             self._send(job, ("load",))
             return
