@@ -201,9 +201,11 @@ def _use(batch: Any) -> int:
     )
 
 
-def _run(pipe: Any, count: int, make_rank: Callable[..., Any], *arguments: Any) -> None:
+def _run(
+    pipe: Any, variables: dict[str, str], make_rank: Callable[..., Any], *arguments: Any
+) -> None:
     """Run a rank: answer the commands of a pipe until it is closed."""
-    os.environ["LOCAL_WORLD_SIZE"] = str(count)  # Like torchrun.
+    os.environ.update(variables)
     try:
         rank = make_rank(*arguments)
         pipe.send(None)
@@ -278,8 +280,14 @@ def started(
     pipes, processes = [], []
     for rank in range(count):
         ours, theirs = context.Pipe()
+        variables = {  # Those of torchrun.
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(count),
+            "LOCAL_WORLD_SIZE": str(count),
+        }
         process = context.Process(
-            target=_run, args=(theirs, count, make_rank, *arguments, rank)
+            target=_run, args=(theirs, variables, make_rank, *arguments, rank)
         )
         process.start()
         theirs.close()
