@@ -9,6 +9,7 @@ the server of a shared pool counts as well.
 import contextlib
 import ctypes
 import dataclasses
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -155,7 +156,8 @@ class Rank:
         self._sharing = sharing
         self._place = name, rank
         self._loader = sharing.loader(make, rank)
-        # Import what batches need.
+        # Import what sharing and batches need.
+        importlib.import_module("gristmill.host")
         next(iter(sharing.loader(make, rank, workers=0)))
         self._batches: Iterator[Any]
 
