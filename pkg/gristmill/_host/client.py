@@ -280,7 +280,9 @@ class HostPool:
         result: TaskResult = pickle.loads(packed)
         release = functools.partial(membership.release, unit)
         payload = membership.memory.view(offset, used, release)
-        process = self._processes.setdefault(pid, PoolProcess(pid, os.uname().nodename))
+        if (process := self._processes.get(pid)) is None:
+            process = PoolProcess(pid, os.uname().nodename)
+            process = self._processes.setdefault(pid, process)
         return TimedResult(process, ready_s, result._replace(payload=payload))
 
     def _lane_connection(self, membership: _Membership, lane: Lane) -> socket.socket:
