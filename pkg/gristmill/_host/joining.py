@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gristmill._host.mode import Mode
+
 
 class Joining(NamedTuple):
     """The first message of a rank.
@@ -13,7 +15,7 @@ class Joining(NamedTuple):
         pid: Its process.
         rank: Its number.
         ranks: The number of ranks.
-        mode: "deal" or "broadcast".
+        mode: How ranks divide the outputs.
         workers: The number of workers.
         ahead: See `Units`.
         memory_limit: The bytes of shared memory; 0 for 80 % of the available memory.
@@ -27,7 +29,7 @@ class Joining(NamedTuple):
     pid: int
     rank: int
     ranks: int
-    mode: str
+    mode: Mode
     workers: int
     ahead: int
     memory_limit: int
@@ -70,8 +72,8 @@ def describe_difference(name: str, first: Joining, joining: Joining) -> str:
         if ours != theirs:
             return (
                 f"All ranks of the pool {name!r} must pass the same {field}, but rank"
-                f" {first.rank} (process {first.pid}) passed {ours!r}, and rank"
-                f" {joining.rank} (process {joining.pid}) passed {theirs!r}."
+                f" {first.rank} (process {first.pid}) passed {ours!s}, and rank"
+                f" {joining.rank} (process {joining.pid}) passed {theirs!s}."
             )
     differing = sorted(
         part

@@ -19,11 +19,19 @@ _SHARED_FIELDS = ("source", "dataset")
 
 
 class Part(NamedTuple):
-    """A part of a chain: part `number` of `parts`; see `slice_chain`."""
+    """A part of a chain in an epoch.
+
+    Attributes:
+        number: The number of the part; see `slice_chain`.
+        parts: The number of parts.
+        sequential: Whether parts are contiguous pieces of sources.
+        epoch: The epoch, see `IterDataset.at_epoch`.
+    """
 
     number: int
     parts: int
     sequential: bool
+    epoch: int = 0
 
 
 WHOLE = Part(0, 1, False)
@@ -41,9 +49,16 @@ def pack_rest(program: Any, part: Part) -> bytes:
         program: The program of a rank.
         part: The part of the base's chain that is its chain; ignored if the shared
             field is a source.
+
+    Raises:
+        Exception: The program cannot be pickled.
     """
     rest = dataclasses.replace(program, **{shared_field(program): None})
-    return open_files.dumps((rest, part))
+    try:
+        return open_files.dumps((rest, part))
+    except Exception as error:
+        error.add_note(program.unpicklable_note())
+        raise
 
 
 def complete(base: Runnable, packed: bytes) -> Runnable:
@@ -54,6 +69,8 @@ def complete(base: Runnable, packed: bytes) -> Runnable:
     if name == "dataset" and part != WHOLE:
         from gristmill._dataset.nodes.slicing import slice_chain
 
-        shared = slice_chain(shared, *part)
+        number, parts, sequential, epoch = part
+        shared = slice_chain(shared, number, parts, sequential)
+        shared = shared._in_epoch(epoch) if epoch else shared
     completed: Runnable = dataclasses.replace(rest, **{name: shared})
     return completed

@@ -26,6 +26,7 @@ from gristmill.sources import RandomAccessDataSource
 
 if TYPE_CHECKING:
     from gristmill._base.report import Report
+    from gristmill._engine.workers import WorkerBackend
 
 
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
@@ -89,6 +90,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     reorder_window: int | None
     memory_limit: int | None
     overlap_epochs: bool = False
+    # While `gristmill.host.share` makes an iterator: its workers.
+    _worker_backend: WorkerBackend | None = None
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
