@@ -172,13 +172,15 @@ def _options_of(
 
 def _sharing_of(loader: Any) -> Callable[[Any, HostPoolOptions], Any]:
     """Return the function that shares a kind of loader."""
-    from gristmill._dataset.model.iter_dataset import IterDataset
     from gristmill.loader import DataLoader
 
     if isinstance(loader, DataLoader):
         from gristmill._host.shared_loader import share_loader
 
         return share_loader
+    # Not imported before, since it takes as long as to start a worker.
+    from gristmill._dataset.model.iter_dataset import IterDataset
+
     if isinstance(loader, IterDataset):
         from gristmill._host.shared_chain import share_chain
 

@@ -86,8 +86,7 @@ class Server:
     The worker's main thread calls all methods.  While it computes a unit, the thread of
     `UnitParts` calls `_write_part`, and through it `_write` and `_drop_last_outputs`.
     `UnitParts.finish` stops these calls before the main thread writes the unit.
-    A subclass in `gristmill._pool.unit_server` serves pools, and alone calls
-    `stands_at`.
+    A subclass in `gristmill._pool.unit_server` calls `stands_at`.
     """
 
     # True if units may be handed over in parts; False in pools.
@@ -254,10 +253,10 @@ class Server:
         """Add the next output of a stream; return whether there is one."""
         stream = self._streams[number]
         failure_or_skip: Exception | TurnSkipped | None = None
+        capacity = self._position_capacity
         try:
             element = stream.next(alloc)
-            length, capacity = len(stream.position), self._position_capacity
-            if length > capacity:
+            if (length := len(stream.position)) > capacity:
                 raise ValueError(
                     f"The position of stream {number} must have at most {8 * capacity}"
                     f" bytes, got {8 * length} bytes after this output. Keep less in"
@@ -278,7 +277,7 @@ class Server:
             failure_or_skip = error
         if failure_or_skip is not None:
             result.failure = self._pack(failure_or_skip, stream)
-        if len(stream.position) <= self._position_capacity:
+        if len(stream.position) <= capacity:
             result.position = stream.position
         return failure_or_skip is None
 

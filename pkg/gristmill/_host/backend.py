@@ -9,6 +9,8 @@ from gristmill import _core
 from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 from gristmill._host.client import HostPool, HostPoolOptions
+from gristmill._host.launch_variables import count_ranks_of_host
+from gristmill._host.mode import Mode
 from gristmill._host.programs import WHOLE, Part
 from gristmill._pool.lanes import PoolLanes
 
@@ -19,7 +21,8 @@ class HostWorkers:
 
     Attributes:
         worker_count: The number of workers of the host.
-        buffer: Units that each worker may compute ahead, besides the two that it holds.
+        worker_buffer: The loader's number of units that each worker may compute ahead,
+            besides the two that it holds.
         options: The options of the rank.
         parts: The parts of the loader, to compare with those of other ranks.
         base: The program with the data of all ranks, or an object that is pickled as
@@ -28,7 +31,7 @@ class HostWorkers:
     """
 
     worker_count: int
-    buffer: int
+    worker_buffer: int
     options: HostPoolOptions
     parts: dict[str, Any] = dataclasses.field(repr=False)
     base: Any = dataclasses.field(default=None, repr=False)
@@ -48,8 +51,29 @@ class HostWorkers:
         return self.worker_count
 
     def count(self) -> int:
-        """Return a scheduler's number of lanes."""
-        return self.worker_count
+        """Return a scheduler's number of lanes.
+
+        Each lane keeps units that were computed ahead.  So with "deal", the ranks of
+        this host have few lanes each: together one more than there are workers, so that
+        a worker can begin a unit while a lane takes the last one.
+        """
+        return min(self.worker_count, -(-(self.worker_count + 1) // self._dealt_among))
+
+    @property
+    def buffer(self) -> int:
+        """Units that each lane may keep ahead, besides the two that it holds.
+
+        If possible, the lanes of all ranks keep as many as the workers of one loader.
+        """
+        units = self.worker_count * (2 + self.worker_buffer)
+        return max(0, -(-units // (self.count() * self._dealt_among)) - 2)
+
+    @property
+    def _dealt_among(self) -> int:
+        """The number of ranks on this host that request different units."""
+        if self.options.mode is Mode.BROADCAST:
+            return 1
+        return min(count_ranks_of_host(), self.options.ranks)
 
     def resized(self, processes: int) -> HostWorkers:
         """Return the same workers with another number of processes."""

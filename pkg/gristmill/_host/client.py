@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from gristmill._engine.stream import Runnable
 from gristmill._host import messages
 from gristmill._host.address import Address
 from gristmill._host.joining import Joining
+from gristmill._host.membership import Membership, PoolProcess, shut_down
 from gristmill._host.mode import Mode
 from gristmill._host.programs import Part, pack_rest, shared_field
 from gristmill._host.server_process import start_server
@@ -56,67 +56,6 @@ class HostPoolOptions(NamedTuple):
     mode: Mode
     ahead: int
     memory_limit: int
-
-
-@dataclasses.dataclass(eq=False)
-class PoolProcess:
-    """A worker of the pool, as this rank has seen it.
-
-    Attributes:
-        pid: Its process.
-        address: The name of this machine.
-        loss_reason: Always empty.
-    """
-
-    pid: int
-    address: str = ""
-    loss_reason: str = ""
-
-    @property
-    def location(self) -> PoolProcess:
-        return self
-
-    def __str__(self) -> str:
-        return f"process {self.pid} of the pool"
-
-
-class _Membership:
-    """The connection of a rank to one server.
-
-    Views of the pool's memory refer to it, so it is closed after the last one.
-
-    Attributes:
-        control: The connection for the rank itself.
-        number: The number of the connection in the server.
-        memory: The memory of the pool.
-        lanes: The connections of the lanes.
-    """
-
-    def __init__(self, control: socket.socket, number: int, memory: PoolMemory) -> None:
-        self.control = control
-        self.number = number
-        self.memory = memory
-        self.lanes: dict[Lane, socket.socket] = {}
-
-    def tell(self, *message: Any) -> None:
-        """Send a message to the server, unless it is gone."""
-        with contextlib.suppress(OSError):
-            messages.send(self.control, message)
-
-    def release(self, unit: int) -> None:
-        """Tell the server that this rank has no views of a unit anymore."""
-        self.tell("release", unit)
-
-    def leave(self) -> None:
-        """Leave the pool, but keep the views; end the calls of all lanes."""
-        self.tell("leave")
-        self.end_lanes(self.lanes)
-
-    def end_lanes(self, lanes: Iterable[Lane]) -> None:
-        """End the calls of lanes."""
-        for lane in [*lanes]:
-            if connection := self.lanes.pop(lane, None):
-                _shut_down(connection)
 
 
 # The last pool that each process has opened for a rank, by process, name and rank.
@@ -164,7 +103,7 @@ class HostPool:
         # The connection to a server that this rank joins, or has joined last.
         self._control: socket.socket | None = None
         # None before this rank has joined, and after the server was lost.
-        self._membership: _Membership | None = None
+        self._membership: Membership | None = None
         self._joins_again = False
         self._processes: dict[int, PoolProcess] = {}
         # The number of each lane in messages.
@@ -256,7 +195,7 @@ class HostPool:
             self._membership = None
             membership.leave()
         elif self._control is not None:
-            _shut_down(self._control)  # A lane may wait while it joins.
+            shut_down(self._control)  # A lane may wait while it joins.
 
     def __str__(self) -> str:
         return f"the pool {self._options.name!r}"
@@ -314,7 +253,7 @@ class HostPool:
 
     def _take(
         self,
-        membership: _Membership,
+        membership: Membership,
         unit: int,
         offset: int,
         used: int,
@@ -330,10 +269,12 @@ class HostPool:
         else:  # There was no memory for the unit.
             payload = np.empty(0, np.uint8)
             release()
-        process = self._processes.setdefault(pid, PoolProcess(pid, os.uname().nodename))
+        if (process := self._processes.get(pid)) is None:
+            process = PoolProcess(pid, os.uname().nodename)
+            process = self._processes.setdefault(pid, process)
         return TimedResult(process, ready_s, result._replace(payload=payload))
 
-    def _lane_connection(self, membership: _Membership, lane: Lane) -> socket.socket:
+    def _lane_connection(self, membership: Membership, lane: Lane) -> socket.socket:
         """Return the connection of a lane; each lane is one thread."""
         connection = membership.lanes.get(lane)
         if connection is None:
@@ -349,7 +290,7 @@ class HostPool:
                 membership.end_lanes([lane])
         return connection
 
-    def _joined(self) -> _Membership | None:
+    def _joined(self) -> Membership | None:
         """Return the connection to the server; None if the pool has ended."""
         with self._lock:
             if self._membership is None and not self._closing and not self.failure:
@@ -360,14 +301,14 @@ class HostPool:
                     membership.leave()
             return None if self._closing else self._membership
 
-    def _drop(self, membership: _Membership) -> None:
+    def _drop(self, membership: Membership) -> None:
         """Leave a server that is gone."""
         with self._lock:
             if self._membership is membership:
                 self._membership = None
                 membership.leave()
 
-    def _join(self) -> _Membership | None:
+    def _join(self) -> Membership | None:
         """Find or start the server and join; sets `failure` if it refuses."""
         for _ in range(MAX_ATTEMPTS):
             self._control = control = self._connect()
@@ -404,7 +345,7 @@ class HostPool:
                 raise
         return control
 
-    def _try_to_join(self, control: socket.socket) -> _Membership | None:
+    def _try_to_join(self, control: socket.socket) -> Membership | None:
         """Join the server at the other end; None if it ends or refuses."""
         options = self._options
         joining = Joining(
@@ -431,7 +372,7 @@ class HostPool:
                     memory = PoolMemory(fds[0], nbytes, private=private)
                 finally:
                     os.close(fds[0])
-                return _Membership(control, number, memory)
+                return Membership(control, number, memory)
             if kind == "refused":
                 self.failure = details[0]
                 return None
@@ -442,8 +383,3 @@ class HostPool:
             finally:
                 os.close(program_fd)
         return None
-
-
-def _shut_down(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # The server may be gone.
-        connection.shutdown(socket.SHUT_RDWR)

@@ -48,6 +48,15 @@ def find_launch(mode: Mode) -> Launch | None:
     return next((launch for find in sources if (launch := find(mode))), None)
 
 
+def count_ranks_of_host() -> int:
+    """Return the number of processes of the job on this host; 1 if it is unknown."""
+    try:
+        launch = find_launch(Mode.BROADCAST)
+    except ValueError:
+        return 1
+    return 1 if launch is None else max(1, launch.ranks)
+
+
 def _of_torchrun(mode: Mode) -> Launch | None:
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None

@@ -41,6 +41,15 @@ def send(peer: socket.socket, message: Message, *fds: int) -> None:
         os.close(file)
 
 
+def try_send(peer: socket.socket, message: Message, *fds: int) -> bool:
+    """Send a message with copies of descriptors; return False if the peer is gone."""
+    try:
+        send(peer, message, *fds)
+    except OSError:
+        return False
+    return True
+
+
 def _send_packet(peer: socket.socket, packet: bytes, fds: tuple[int, ...]) -> None:
     rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds)
     # Some programs let SIGPIPE end them.

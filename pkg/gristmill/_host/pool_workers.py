@@ -314,8 +314,7 @@ class PoolWorkers:
             # No room at all is reported as offset -1.
             slot = self.arena.take(details[0], True) or (-1, 0)
             unit.slot = slot[0]
-            with contextlib.suppress(OSError):  # It has ended.
-                messages.send(worker.connection, ("slot", *slot))
+            messages.try_send(worker.connection, ("slot", *slot))
             return
         used, result, ready_s = details
         self._slot_bytes = max(used, self._slot_bytes)

@@ -8,7 +8,6 @@ one unit at a time.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import socket
@@ -114,8 +113,7 @@ class Server:
             self._open_lane(connection, job, lane, *rest)
             return
         if job is not None:
-            with contextlib.suppress(OSError):
-                messages.send(connection, (self._activity(job, lane),))
+            messages.try_send(connection, (self._activity(job, lane),))
         connection.close()
 
     def _join(self, connection: socket.socket, joining: Joining, pid: int) -> None:
@@ -132,8 +130,7 @@ class Server:
             if before is not None and not refusal:
                 refusal = describe_conflict(name, before.joining, joining)
         if refusal:
-            with contextlib.suppress(OSError):
-                messages.send(connection, ("refused", refusal))
+            messages.try_send(connection, ("refused", refusal))
             connection.close()
             return
         pidfd = -1
@@ -151,12 +148,10 @@ class Server:
             self._watch(pidfd, lambda: self._close(job))
         if first is None:
             self._first = joining
-            members = None
-            if joining.mode is Mode.BROADCAST:
-                # After the end of another server, some ranks may never join again.
-                members = range(0 if joining.joins_again else joining.ranks)
-            self._units = Units(members, joining.ahead, self._free)
-            self._units.join(job.rank)
+            # After the end of another server, some ranks may never join again.
+            members = [job.rank] if joining.joins_again else range(joining.ranks)
+            shares = joining.mode is Mode.BROADCAST
+            self._units = Units(members if shares else None, joining.ahead, self._free)
             self._send(job, ("load",))
             return
         self._units.join(job.rank)
@@ -186,9 +181,7 @@ class Server:
             self._leave(job, linger_s=LINGER_S)
 
     def _send(self, job: Job, message: messages.Message, *fds: int) -> None:
-        try:
-            messages.send(job.connection, message, *fds)
-        except OSError:
+        if not messages.try_send(job.connection, message, *fds):
             self._close(job)
 
     def _leave(self, job: Job, linger_s: float = 0.0) -> None:
@@ -309,9 +302,9 @@ class Server:
         for unit in self._units.waited_for(lane):
             unit.lanes.remove(lane)
             self._units.remove_unused(unit)
-        if all(other.program != lane.program for other in self._lanes()):
-            if lane.program not in self._units.programs():
-                del self._programs[lane.program]
+        used = {lane.program for lane in self._lanes()} | self._units.programs()
+        for program in self._programs.keys() - used:
+            del self._programs[program]
 
     def _lanes(self) -> list[Lane]:
         return [lane for job in self._jobs.values() for lane in job.lanes]
@@ -373,12 +366,10 @@ class Server:
 
     def _reply(self, lane: Lane, message: messages.Message) -> bool:
         """Send a message to a lane; return False if the lane is gone."""
-        try:
-            messages.send(lane.connection, message)
-        except OSError:
-            self._close_lane(lane)
-            return False
-        return True
+        if messages.try_send(lane.connection, message):
+            return True
+        self._close_lane(lane)
+        return False
 
     def _free(self, unit: Unit) -> None:
         """Reuse the memory of a unit; later if a worker writes to it now."""
@@ -388,27 +379,21 @@ class Server:
 
     def _worker_for(self, job: Job, lane_number: int) -> PoolWorker | None:
         """Return the worker that computes the unit that a lane waits for."""
-        for lane in job.lanes:
-            if lane.number == lane_number:
-                for unit in self._units.waited_for(lane):
-                    worker: PoolWorker | None = unit.worker
-                    return worker
-        return None
+        lanes = [lane for lane in job.lanes if lane.number == lane_number]
+        units = [unit for lane in lanes for unit in self._units.waited_for(lane)]
+        return units[0].worker if units else None
 
     def _activity(self, job: Job, lane_number: int) -> str:
         """Return a sentence about what a lane waits for."""
-        name = self._address.name
         worker = self._worker_for(job, lane_number)
-        if worker is None:
-            return f"It waits for a worker of the pool {name!r}."
-        return f"It waits for process {worker.pid} of the pool {name!r}."
+        what = "a worker" if worker is None else f"process {worker.pid}"
+        return f"It waits for {what} of the pool {self._address.name!r}."
 
     def _report_slow_ranks(self) -> None:
         """Tell the ranks that have waited long which ranks they wait for."""
         now = time.monotonic()
         for lane in self._waiting_lanes():
-            since_s = max(lane.waits_since_s or now, lane.job.reported_s)
-            if now - since_s <= SLOW_S:
+            if now - max(lane.waits_since_s or now, lane.job.reported_s) <= SLOW_S:
                 continue
             if slow := self._units.blocking_ranks(lane.rank, self._waiting_ranks()):
                 lane.job.reported_s = now

@@ -94,8 +94,7 @@ class PoolZygote:
             return worker.load(self._program_fd)
 
     def _report(self, *message: Any, fds: tuple[int, ...] = ()) -> None:
-        with contextlib.suppress(OSError):  # The server may be gone.
-            messages.send(self._server, message, *fds)
+        messages.try_send(self._server, message, *fds)
 
     def _serve(self) -> None:
         """Start workers, and report their ends, until the server is gone."""

@@ -332,8 +332,7 @@ class Hub:
 
         Returns None if the job has not joined, or was removed.
         """
-        entry = self._jobs.get(job)
-        if entry is not None:
+        if (entry := self._jobs.get(job)) is not None:
             entry.last_call_s = time.monotonic()
         return entry
 
