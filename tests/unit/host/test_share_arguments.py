@@ -43,7 +43,9 @@ def test_missing_rank_without_launcher_raises_error(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="share needs name=, ranks=: this process has"):
         host.share(load(), rank=0)
-    with pytest.raises(ValueError, match="share needs rank=: .* on this host, and jax"):
+    with pytest.raises(
+        ValueError, match=r"share needs rank=: .* on this host, and jax"
+    ):
         host.share(load(), name="unused", ranks=2, mode="broadcast")
 
 
