@@ -23,6 +23,8 @@ GROUPS = {
     "PyTorch loaders": """torch_tensor_dataset torch_single torch_small torch_dict
         torch_ints torch_images torch_slow torch_first_batch torch_epochs
         torch_boundary""",
+    "Many ranks on a host": """host_cpu host_cpu_small host_memory host_first_batch
+        host_broadcast""",
     "A cluster": "ray_records ray_images ray_jpeg ray_text ray_node",
 }
 QUESTIONS = tuple(name for names in GROUPS.values() for name in names.split())

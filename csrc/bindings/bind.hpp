@@ -147,6 +147,7 @@ void array_file(py::module_& m);
 void token_rows(py::module_& m);
 void mds_index(py::module_& m);
 void blend(py::module_& m);
+void arena(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);
 void supervise(py::module_& m);

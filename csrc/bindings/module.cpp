@@ -34,6 +34,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::token_rows(m);
   gristmill::bind::mds_index(m);
   gristmill::bind::blend(m);
+  gristmill::bind::arena(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

@@ -21,7 +21,7 @@ from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 
 if TYPE_CHECKING:
-    from gristmill._ray.pool import Pool
+    from gristmill._pool.pool import Pool
 
 __all__ = ["RayWorkers"]
 
@@ -154,7 +154,7 @@ class RayWorkers:
         )
 
     def count(self) -> int:
-        """Return a scheduler's number of lanes, see `gristmill._ray.lanes`."""
+        """Return a scheduler's number of lanes, see `gristmill._pool.lanes`."""
         return self._lanes_per_actor * self.processes()
 
     @property
@@ -199,11 +199,11 @@ class RayWorkers:
         Returns:
             The workers, which have started.
         """
-        from gristmill._ray.lanes import RayLanes
+        from gristmill._pool.lanes import PoolLanes
 
-        if isinstance(before, RayLanes):
+        if isinstance(before, PoolLanes):
             return before.followed_by(scheduler, self.processes())
-        return RayLanes(scheduler, self._pool(program))
+        return PoolLanes(scheduler, self._pool(program))
 
     def __repr__(self) -> str:
         options = "".join(

@@ -20,11 +20,11 @@ ROOMS = """
     sources records _hot batching bad_records checkpoint monitoring multiprocessing
     operations samplers drop_in _workers _engine
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
-    _ray _observe loader _convert _peers
+    _pool _ray _observe loader _convert _peers
     _torch/private _torch/epochs _torch/indices _torch/layout _torch/batches
     _torch/device _torch/workers _torch/resume _torch/iterators _torch/loader
     _torch/stateful _torch/trainers _torch torch
-    jax python beam _cli ray __main__
+    jax python beam _cli _host host ray __main__
 """.split()
 CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record
@@ -33,7 +33,7 @@ CPP_ROOMS = """
     bindings bindings/base bindings/indices bindings/batches bindings/files
     bindings/array_record bindings/tf_record bindings/tar bindings/bag bindings/lines
     bindings/mds bindings/tokens bindings/packing bindings/example bindings/images
-    bindings/schedule bindings/processes module
+    bindings/memory bindings/schedule bindings/processes module
 """.split()
 # Files that import modules by computed names, and why.
 COMPUTED_NAMES = {

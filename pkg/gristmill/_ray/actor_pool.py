@@ -17,16 +17,11 @@ import numpy as np
 
 from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
+from gristmill._pool.pool import Lane, TimedResult, WorkerLost
+from gristmill._pool.unit_task import UnitTask
 from gristmill._ray import metrics
-from gristmill._ray.actor import ActorLocation, UnitTask, WorkerActor
-from gristmill._ray.pool import (
-    ACTOR_CHECK_S,
-    NO_LANE,
-    Actor,
-    ActorLost,
-    Lane,
-    TimedResult,
-)
+from gristmill._ray.actor import ActorLocation, WorkerActor
+from gristmill._ray.actor_entry import ACTOR_CHECK_S, NO_LANE, Actor
 from gristmill._ray.start_progress import StartProgress
 from gristmill._workers import settings
 
@@ -75,7 +70,7 @@ class ActorPool:
         # or if there is no program.
         self._packed: Any = None
         self._settings: list[settings.Setting] = []
-        self._users = 0
+        self._users: set[str] = set()
         self.count = count
         # The actors that were requested and are not lost, started or not.
         self._actors: list[Actor] = []
@@ -90,10 +85,14 @@ class ActorPool:
             target=self._watch, name="gristmill-ray", daemon=True
         )
 
-    def open(self) -> None:
+    def new_metrics(self) -> metrics.RayMetrics:
+        return metrics.RayMetrics()
+
+    def open(self, owner: str) -> None:
         with self._changed:
-            self._users += 1
-            if self._users == 1:
+            is_first = not self._users
+            self._users.add(owner)
+            if is_first:
                 if self._program is not None:
                     self._packed = put(self._program)
                     self._settings = settings.read_settings()
@@ -111,7 +110,7 @@ class ActorPool:
                 self._remove(actor)
             self._changed.notify_all()
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
         started_call = self.call(lane, lambda handle: handle.compute.remote(*task))
         if started_call is None:
             return None
@@ -182,7 +181,7 @@ class ActorPool:
         with self._changed:
             actor.waiting_lanes.remove(lane)
 
-    def record_failure(self, lane: Lane, actor: Actor, error: Any) -> ActorLost:
+    def record_failure(self, lane: Lane, actor: Actor, error: Any) -> WorkerLost:
         """Record that an actor did not answer, and replace it.
 
         Args:
@@ -207,13 +206,13 @@ class ActorPool:
             else:
                 self._replace(actor, str(error))
             call_raised = isinstance(error, exceptions.RayTaskError)
-            return ActorLost(
+            return WorkerLost(
                 actor,
                 actor.loss_reason or str(error),
                 blames_unit=call_raised or actor.lane_at_loss == lane,
             )
 
-    def end_actor(self, lane: Lane) -> None:
+    def end_worker(self, lane: Lane) -> None:
         with self._changed:
             actor = self._actor_of(lane)
             if actor is not None:
@@ -244,9 +243,9 @@ class ActorPool:
                 if actor.location is not None:
                     actor.handle.drop_program.remote(program)
 
-    def close(self) -> None:
+    def close(self, owner: str) -> None:
         with self._changed:
-            self._users -= 1
+            self._users.discard(owner)
             if self._users:
                 return
             self._closed = True

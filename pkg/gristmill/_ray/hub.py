@@ -17,10 +17,11 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from gristmill._ray.actor import ActorLocation, UnitTask
+from gristmill._pool.identity import digest_of
+from gristmill._pool.pool import Lane, WorkerLost
+from gristmill._pool.unit_task import UnitTask
+from gristmill._ray.actor import ActorLocation
 from gristmill._ray.actor_pool import ActorPool
-from gristmill._ray.identity import digest_of
-from gristmill._ray.pool import ActorLost, Lane
 from gristmill._ray.shared import LaggingError, SharedStream, Unit
 
 NAMESPACE = "gristmill"
@@ -88,7 +89,7 @@ class UnitRejected(NamedTuple):
     why: str
 
 
-Reply = UnitComputed | ActorLost | UnitRejected
+Reply = UnitComputed | WorkerLost | UnitRejected
 
 
 class HubStatus(NamedTuple):
@@ -166,7 +167,7 @@ class Hub:
         self._computing_lanes: dict[Lane, Lane] = {}
         # The largest job sets the number of actors, see `_resize`.
         self._pool = ActorPool(None, 0, options, reports_progress=False)
-        self._pool.open()
+        self._pool.open("hub")
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
 
     def join(self, membership: Membership) -> str:
@@ -273,9 +274,9 @@ class Hub:
         """Return a sentence about what a lane waits for."""
         return self._pool.activity(self._computing_lane((job, lane)))
 
-    def end_actor(self, job: str, lane: int) -> None:
+    def end_worker(self, job: str, lane: int) -> None:
         """End the actor that a lane waits for."""
-        self._pool.end_actor(self._computing_lane((job, lane)))
+        self._pool.end_worker(self._computing_lane((job, lane)))
 
     def _computing_lane(self, lane: Lane) -> Lane:
         """Return the lane for whose unit `lane` waits; `lane` if it waits for none."""
@@ -319,7 +320,7 @@ class Hub:
         except Exception as error:
             loss = self._pool.record_failure(lane, actor, error)
             # The job gets text, because an `Actor` belongs to the pool in this process.
-            return loss._replace(actor=str(loss.actor))
+            return loss._replace(worker=str(loss.worker))
         self._pool.record_answer(lane, actor)
         if load_traceback:
             return UnitRejected(f"{actor} cannot load the pipeline:\n{load_traceback}")
@@ -331,8 +332,7 @@ class Hub:
 
         Returns None if the job has not joined, or was removed.
         """
-        entry = self._jobs.get(job)
-        if entry is not None:
+        if (entry := self._jobs.get(job)) is not None:
             entry.last_call_s = time.monotonic()
         return entry
 
@@ -360,7 +360,7 @@ class Hub:
                 last_job_s = now
             # Read without the lock: a job that joins now starts another hub.
             elif self._pool.failure or now - last_job_s > IDLE_S:
-                self._pool.close()
+                self._pool.close("hub")
                 self._ray.kill(self._ray.get_runtime_context().current_actor)
                 return
 
@@ -369,7 +369,7 @@ def _wait_for(unit: Unit) -> Reply:
     """Wait until another call finishes the unit; return its reply."""
     reply: Reply = unit.reply.result()
     # The lane that requested the unit counts the loss, so this lane must not.
-    if isinstance(reply, ActorLost):
+    if isinstance(reply, WorkerLost):
         return reply._replace(blames_unit=False)
     return reply
 

@@ -15,11 +15,14 @@ from typing import Any
 
 from gristmill._base import log
 from gristmill._engine.stream import Runnable
-from gristmill._ray.actor import ActorLocation, UnitTask
+from gristmill._pool.identity import digest_of
+from gristmill._pool.pool import Lane, TimedResult, WorkerLost
+from gristmill._pool.unit_task import UnitTask
+from gristmill._ray.actor import ActorLocation
+from gristmill._ray.actor_entry import ACTOR_CHECK_S, Actor
 from gristmill._ray.actor_pool import put
 from gristmill._ray.hub import MAX_CALLS, NAMESPACE, Hub, Membership, UnitComputed
-from gristmill._ray.identity import digest_of
-from gristmill._ray.pool import ACTOR_CHECK_S, Actor, ActorLost, Lane, TimedResult
+from gristmill._ray.metrics import RayMetrics
 from gristmill._ray.start_progress import StartProgress
 
 HEARTBEAT_S = 1.0
@@ -28,7 +31,7 @@ MAX_LOST_ANSWERS = 20
 
 
 class HubPool:
-    """The actors of a named hub.  See `gristmill._ray.pool.Pool`.
+    """The actors of a named hub.  See `gristmill._pool.pool.Pool`.
 
     Args:
         program: The pipeline.
@@ -66,8 +69,8 @@ class HubPool:
         self._parts = parts
         self._version = version
         self._job = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        # The number of calls of `open` without a `close` yet.
-        self._users = 0
+        # The owners of the lanes that use it.
+        self._users: set[str] = set()
         self._closing = threading.Event()
         self._membership: Membership | None = None
         # Held while joining a hub, so that only one thread does, and while `_hub` is
@@ -89,15 +92,19 @@ class HubPool:
         # The reason why no more answers will come; empty until then.
         self.failure = ""
 
-    def open(self) -> None:
+    def new_metrics(self) -> RayMetrics:
+        return RayMetrics()
+
+    def open(self, owner: str) -> None:
         """Join the hub, and wait until it has started; it does not reserve a CPU.
 
         Raises:
             ValueError: The hub of this name uses another version of Gristmill, other
                 options for actors, or another stream named `share`.
         """
-        self._users += 1
-        if self._users > 1:
+        is_first = not self._users
+        self._users.add(owner)
+        if not is_first:
             return
         self._membership = Membership(
             self._job,
@@ -121,7 +128,7 @@ class HubPool:
         if (hub := self._hub) is not None:
             hub.resize.remote(self._job, count)
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
         lost = -1
         for _ in range(MAX_LOST_ANSWERS):
             hub = self._joined_hub()
@@ -134,10 +141,10 @@ class HubPool:
                 reply = self._wait_for_reply(call)
             except self._ray.exceptions.RayActorError as error:
                 self._drop(hub)
-                return ActorLost(self._name_in_texts(), str(error), blames_unit=False)
+                return WorkerLost(self._name_in_texts(), str(error), blames_unit=False)
             if reply is None:
                 return None
-            if isinstance(reply, ActorLost):
+            if isinstance(reply, WorkerLost):
                 return reply
             if not isinstance(reply, UnitComputed):
                 if reply.why:
@@ -155,7 +162,7 @@ class HubPool:
             if answer is None:
                 return None
             return TimedResult(self._actor(reply), ready_s, answer)
-        return ActorLost(
+        return WorkerLost(
             self._name_in_texts(), "its answers were lost", blames_unit=False
         )
 
@@ -169,12 +176,12 @@ class HubPool:
         except self._ray.exceptions.RayError:
             return no_actor
 
-    def end_actor(self, lane: Lane) -> None:
+    def end_worker(self, lane: Lane) -> None:
         if (hub := self._hub) is not None:
-            hub.end_actor.remote(self._job, self._lane_number(lane))
+            hub.end_worker.remote(self._job, self._lane_number(lane))
 
-    def close(self) -> None:
-        self._users -= 1
+    def close(self, owner: str) -> None:
+        self._users.discard(owner)
         if self._users:
             return
         self._closing.set()

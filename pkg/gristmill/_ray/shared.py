@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from gristmill._ray.actor import UnitTask
-from gristmill._ray.pool import Lane
+from gristmill._pool.pool import Lane
+from gristmill._pool.unit_task import UnitTask
 
 # Keys of at most this many dropped units are kept, to detect requests for them.
 MAX_DROPPED_KEYS = 1 << 16
@@ -53,7 +53,7 @@ class SharedStream:
 
     Args:
         parts: Maps names of the pipeline's parts to digests; see
-            `gristmill._ray.identity`.
+            `gristmill._pool.identity`.
         window: The number of units kept for each job that had them computed.
     """
 

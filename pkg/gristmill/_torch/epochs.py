@@ -41,18 +41,22 @@ class Epochs:
 
 def begin(loader: Any) -> int:
     """Count an iteration over a loader, and return its epoch."""
-    previous = _epochs_of(loader)
-    sampler_epoch = _sampler_epoch(loader)
-    if previous.chosen is not None:
-        epoch = previous.chosen
-    elif sampler_epoch is not None and sampler_epoch != previous.of_sampler:
-        epoch = sampler_epoch
-    else:
-        epoch = previous.latest + 1
-    setattr(loader, _ATTRIBUTE, Epochs(epoch, None, sampler_epoch))
+    epoch = next_epoch(loader)
+    setattr(loader, _ATTRIBUTE, Epochs(epoch, None, _sampler_epoch(loader)))
     if draw_epoch(epoch) == 1:  # The first epoch that repeats the order of another.
         _warn_of_fixed_order(loader)
     return epoch
+
+
+def next_epoch(loader: Any) -> int:
+    """Return the epoch of the next iteration over a loader."""
+    previous = _epochs_of(loader)
+    sampler_epoch = _sampler_epoch(loader)
+    if previous.chosen is not None:
+        return previous.chosen
+    if sampler_epoch is not None and sampler_epoch != previous.of_sampler:
+        return sampler_epoch
+    return previous.latest + 1
 
 
 def resume(loader: Any, epoch: int, finished: bool) -> int:

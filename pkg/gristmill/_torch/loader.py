@@ -30,6 +30,7 @@ from gristmill.sources import RandomAccessDataSource
 
 if TYPE_CHECKING:
     from gristmill._base.report import Report
+    from gristmill._engine.workers import WorkerBackend
 
 
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
@@ -99,6 +100,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     overlap_epochs: bool = False
     # The last number of workers if that is "auto".
     _chosen: ChosenWorkers | None = None
+    # While `gristmill.host.share` makes an iterator: its workers.
+    _worker_backend: WorkerBackend | None = None
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,

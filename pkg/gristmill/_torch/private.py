@@ -305,6 +305,11 @@ def set_worker_info(**fields: Any) -> None:
     worker._worker_info = worker.WorkerInfo(**fields)
 
 
+def set_worker_info_object(info: Any) -> None:
+    """Set the result of ``get_worker_info`` to one that it has returned before."""
+    torch.utils.data._utils.worker._worker_info = info
+
+
 def set_new_shared(function: Callable[..., Any]) -> None:
     """Replace torch's function that makes storages in shared memory."""
     torch.UntypedStorage._new_shared = classmethod(function)

@@ -154,7 +154,10 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         return may_lack_state(self.in_workers)
 
     def _in_epoch(self, epoch: int) -> Self:
-        return self.with_in_workers(self.in_workers._in_epoch(epoch))
+        result = self.with_in_workers(self.in_workers._in_epoch(epoch))
+        if in_epoch := getattr(self._backend, "in_epoch", None):
+            result._backend = in_epoch(epoch)
+        return result
 
     def with_in_workers(self, dataset: IterDataset[Any]) -> Self:
         """Return a copy of this dataset whose workers compute another chain."""
@@ -179,7 +182,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             NotTriedError: Some workers would be idle, or they are not processes.
         """
         if self._backend is not None:
-            raise NotTriedError("the chain runs in actors of a cluster.")
+            raise NotTriedError(f"the chain runs in {self._backend!r}.")
         program = self._program
         has_own_streams = self._has_fixed_streams or self._chosen is not None
         keeps_states = has_own_streams or not program.owned

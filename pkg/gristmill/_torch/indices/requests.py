@@ -130,6 +130,18 @@ def move_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
     return np.array([_IN_FILE, os.getpid(), file.fileno()]), file
 
 
+def read_if_in_file(words: Int64Array) -> Int64Array:
+    """Return a request that does not refer to a file, see `move_to_file`.
+
+    Raises:
+        OSError: The parent dropped the request, and does not wait for the answer.
+    """
+    start = EPOCH_WORDS if words.item(0) == IN_EPOCH else 0
+    if words.item(start) != _IN_FILE:
+        return words
+    return np.concatenate([words[:start], _read_file(*words[start + 1 :].tolist())])
+
+
 def with_epoch(words: Int64Array, epoch: int) -> Int64Array:
     """Prepend the epoch in which random steps draw to a request."""
     return np.concatenate([[IN_EPOCH, epoch], words])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from gristmill._engine.worker_stats import LocalStats
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._engine.workers import check_workers
 from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation
@@ -129,7 +129,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             )
         self._pool.set_workers(int(count), self._window_for(int(count)))
 
-    def usage(self) -> LocalStats | None:
+    def usage(self) -> LocalStats | RemoteStats | None:
         """Return the measured times of workers and stages."""
         return None if self._pool is None else self._pool.usage()
 

@@ -9,14 +9,21 @@ from gristmill import _core
 from gristmill.errors import WorkerDied
 
 
-def worker_died_error(result: _core.NextResult) -> Exception:
-    """Return the error that torch raises for a worker that died."""
+def worker_died_error(result: _core.NextResult, details: str = "") -> Exception:
+    """Return the error that torch raises for a worker that died.
+
+    Args:
+        result: The result of the scheduler.
+        details: A report on the death, if the worker was not a child of this process.
+    """
     if result.at_start:
         text = result.text.strip() or "They ended before they began to work."
         return WorkerDied(
             f"DataLoader workers cannot start. The last error was:\n{text}\n"
             "Rerunning with num_workers=0 may give better error trace."
         )
+    if details:
+        return WorkerDied(f"DataLoader worker exited unexpectedly: {details}")
     error = WorkerDied(f"DataLoader worker (pid(s) {result.pid}) exited unexpectedly")
     error.__cause__ = RuntimeError(
         f"DataLoader worker (pid {result.pid}) {_exit_text(result)}"

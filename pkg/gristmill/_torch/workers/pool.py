@@ -19,8 +19,14 @@ from gristmill import _core
 from gristmill._engine import failures, startup_progress, worker_texts
 from gristmill._engine.stage_times import RECEIVE, StageTimes, mean_times
 from gristmill._engine.stream import Runnable
-from gristmill._engine.worker_stats import LocalStats
-from gristmill._engine.workers import LauncherWorkers, receive_output, usage_of
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
+from gristmill._engine.workers import (
+    LauncherWorkers,
+    WorkerBackend,
+    Workers,
+    receive_output,
+    usage_of,
+)
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
@@ -105,6 +111,11 @@ class WorkerPool:
         self._program = program
         self._options = _Options(*(getattr(options, name) for name in _Options._fields))
         self._may_restart = options.max_restarts > 0
+        # Runs the workers in place of processes of this loader, or None.
+        backend: WorkerBackend | None = getattr(options, "_worker_backend", None)
+        self._backend = backend
+        # The workers of the backend, after `start`.
+        self._backend_workers: Workers | None = None
         # The user's context, or None for the default.
         self._context = options.multiprocessing_context
         # To explain, in a fork of this process, why `next` fails there.
@@ -144,11 +155,23 @@ class WorkerPool:
 
     @property
     def processes(self) -> list[WorkerProcess]:
-        """The workers' processes, by number."""
+        """The workers' processes, by number; none if a backend has them."""
+        if self._backend is not None:
+            return []
         return [WorkerProcess(self, worker) for worker in range(self.workers)]
 
     def make_successor(self, workers: int, window: int) -> WorkerPool:
-        """Return a pool, not yet started, for the same map-style dataset."""
+        """Return a pool, not yet started, for the same map-style dataset.
+
+        Raises:
+            ValueError: The workers are not processes of this loader.
+        """
+        if self._backend is not None:
+            raise ValueError(
+                "The number of workers cannot change: they are those of"
+                f" {self._backend}. Pass another num_workers to the loaders of all"
+                " ranks."
+            )
         # None: the new workers begin with the dataset unchanged.
         states = [None] * workers if self._program.states else ()
         program = dataclasses.replace(self._program, workers=workers, states=states)
@@ -162,6 +185,11 @@ class WorkerPool:
             Exception: The program could not be pickled, or a process not be started.
         """
         nesting.check_may_start_workers()
+        if self._backend is not None:
+            program = cast(Runnable, self._program)
+            workers = self._backend.workers(self.scheduler, program, None)
+            self._backend_workers = workers
+            return workers.start()
         context = self._context or start_method.default()
         if isinstance(context, start_method.LauncherContext):
             try:
@@ -227,7 +255,7 @@ class WorkerPool:
             ArenaFull: The batches that the caller keeps leave no room.
         """
         timeout_s = -1.0 if timeout_s is None else timeout_s
-        if self._has_waited:
+        if self._has_waited or self._backend is not None:
             result = self.scheduler.next(timeout_s)
         else:
             result = startup_progress.wait_for_first(self.scheduler, timeout_s)
@@ -244,12 +272,17 @@ class WorkerPool:
                     result, "A batch", "batches", "clone"
                 )
             case "exited":
-                raise worker_died_error(result)
+                workers = self._backend_workers
+                details = workers.death_details(result.worker) if workers else ""
+                raise worker_died_error(result, details)
         # "closed", or "forked" in another process.
         raise worker_texts.closed_error(self._owner_pid)
 
-    def usage(self) -> LocalStats:
+    def usage(self) -> LocalStats | RemoteStats | None:
         """Return the measured times of the workers and of this process."""
+        if self._backend is not None:
+            workers = self._backend_workers
+            return None if workers is None else workers.usage()
         usage = usage_of(self.scheduler, self._program)
         stages = {**usage.stages, **mean_times(self._times.by_clock)}
         return usage._replace(stages=stages)
@@ -269,6 +302,8 @@ class WorkerPool:
         self.scheduler.close()
         if self.started is not None:
             self.started.close()
+        if self._backend_workers is not None:
+            self._backend_workers.close()
         self._drop_files()
 
     def send(self, worker: int, request: Any, draw_epoch: int = 0) -> None:
@@ -316,7 +351,10 @@ class WorkerPool:
         return times.measure(RECEIVE, self._decode, result)
 
     def _decode(self, result: _core.NextResult) -> Answer:
-        element, _ = receive_output(self.scheduler, result)
+        if self._backend_workers is not None:
+            element, _ = self._backend_workers.receive(result)
+        else:
+            element, _ = receive_output(self.scheduler, result)
         if result.error:  # See `Answer.error`; errors of users' code are in `value`.
             return Answer(result.stream, error=failures.unpack_failure(element))
         try:

@@ -10,7 +10,7 @@ import collections
 import threading
 from typing import Any
 
-from gristmill._engine.worker_stats import LocalStats
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._torch.indices import requests
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
@@ -68,7 +68,7 @@ class ResizablePool:
         """Start the workers, see `WorkerPool.start`."""
         self._pool.start()
 
-    def usage(self) -> LocalStats:
+    def usage(self) -> LocalStats | RemoteStats | None:
         """Return the measured times of the current pool, see `WorkerPool.usage`."""
         return self._pool.usage()
 

@@ -1,14 +1,14 @@
-"""Lanes: threads that take the workers' places in a scheduler and call actors.
+"""Lanes: threads that take the workers' places in a scheduler and call a pool.
 
-A lane claims a unit like a worker, has an actor compute it, and commits.  The slot then
+A lane claims a unit like a worker, has the pool compute it, and commits.  The slot then
 holds little: the position of each output and, instead of the element, an int.  This is
-twice the unit's id, plus 1 for the last output of the unit.  The elements stay in Ray's
-object store and are decoded when they are due.
+twice the unit's id, plus 1 for the last output of the unit.  The elements stay in the
+pool's memory and are decoded when they are due.
 
-If an actor is lost with its node, or while it computes another unit, the lane calls
-the next actor.  If its own unit may have ended the actor, the lane reports that it has
-exited, like a worker that died.  The scheduler then releases the unit and counts one
-attempt, and the lane continues as the next generation.
+If a worker of the pool is lost with its node, or while it computes another unit, the
+lane calls the next worker.  If its own unit may have ended the worker, the lane reports
+that it has exited, like a worker that died.  The scheduler then releases the unit and
+counts one attempt, and the lane continues as the next generation.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import fcntl
 import functools
+import itertools
 import os
 import threading
 import time
@@ -29,17 +30,18 @@ from gristmill._engine.stream import NO_KEYS, Position
 from gristmill._engine.worker_stats import RemoteStats
 from gristmill._engine.workers import COPIED_LEAF_BYTES, receive_output
 from gristmill._hot import slot_reader, slot_writer
-from gristmill._ray.actor import Bytes, TaskResult, UnitTask
-from gristmill._ray.metrics import CallTiming, RayMetrics
-from gristmill._ray.pool import Lane, Pool, TimedResult
+from gristmill._pool.call_metrics import CallTiming
+from gristmill._pool.pool import Lane, Pool, TimedResult
+from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
 
 # Reported as the wait status of a lane, which has no process that exits.
 UNKNOWN_STATUS = -1
-# A lane gives up a unit after this many actors in a row were lost by other causes.
+_numbers = itertools.count()
+# A lane gives up a unit after this many workers in a row were lost by other causes.
 MAX_LOSSES = 20
 
 
-class RayLanes:
+class PoolLanes:
     """The workers of one scheduler, see `gristmill._engine.workers.Workers`.
 
     It closes itself with the last reference to it.  Its threads do not hold one.
@@ -49,16 +51,16 @@ class RayLanes:
         self._lanes = _Lanes(scheduler, pool)
         weakref.finalize(self, self._lanes.close)
 
-    def followed_by(self, scheduler: _core.Scheduler, actors: int) -> RayLanes:
-        """Return lanes of another scheduler that use the same actors.
+    def followed_by(self, scheduler: _core.Scheduler, workers: int) -> PoolLanes:
+        """Return lanes of another scheduler that use the same pool.
 
         Args:
             scheduler: The other scheduler.
-            actors: The number of actors from now on.
+            workers: The number of workers of the pool from now on.
         """
         pool = self._lanes.pool
-        pool.resize(actors)
-        return RayLanes(scheduler, pool)
+        pool.resize(workers)
+        return PoolLanes(scheduler, pool)
 
     def start(self) -> None:
         self._lanes.start()
@@ -87,7 +89,7 @@ class RayLanes:
 
 
 class _Lanes:
-    """The state that the threads of a `RayLanes` share.
+    """The state that the threads of a `PoolLanes` share.
 
     The consumer's thread calls `start` and `receive`; `close` runs in any thread.  Each
     lane writes only its own entry of `loss_reports`.
@@ -95,18 +97,20 @@ class _Lanes:
 
     def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
         self.pool = pool
-        # For each lane, a report on the last actor that it lost.
+        # For each lane, a report on the last worker that it lost.
         self.loss_reports: dict[int, str] = {}
-        self.metrics = RayMetrics()
+        self.metrics = pool.new_metrics()
         self._scheduler = scheduler
         self._payloads = _Payloads()
         self._owner_pid = os.getpid()
+        # The lanes of several schedulers may use the pool, see `followed_by`.
+        self._owner = f"{self._owner_pid}-{next(_numbers)}"
         # Set by `start` and `close`.  The lanes read `_closing`.
         self._started = self._closing = False
 
     def start(self) -> None:
         """Open the pool and start the threads."""
-        self.pool.open()
+        self.pool.open(self._owner)
         self._arena_fd = fcntl.fcntl(self._scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
         # Lanes write to it to request larger slots, and `close` to end
         # `_serve_notifications`.
@@ -127,8 +131,8 @@ class _Lanes:
         return self.pool.activity(self._lane_id(lane))
 
     def kill(self, lane: int) -> None:
-        """End the actor that a lane calls."""
-        self.pool.end_actor(self._lane_id(lane))
+        """End the worker that a lane calls."""
+        self.pool.end_worker(self._lane_id(lane))
 
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """Decode an output; see `gristmill._engine.workers.Workers.receive`."""
@@ -149,19 +153,18 @@ class _Lanes:
         return element, keys
 
     def close(self) -> None:
-        """End the actors and the threads; does nothing in a fork of the process."""
+        """Close the pool and end the threads; does nothing in a fork of the process."""
         if self._closing or os.getpid() != self._owner_pid:
             return
         self._closing = True
         self._scheduler.close()
         if self._started:
-            self.pool.close()  # Lanes that wait for an actor get an exception.
+            self.pool.close(self._owner)  # Ends the calls of lanes.
             os.eventfd_write(self._notify_fd, _CLOSE_VALUE)
             self._payloads.clear()
 
     def _lane_id(self, lane: int) -> Lane:
-        # The lanes of several schedulers may use the pool, see `followed_by`.
-        return str(id(self)), lane
+        return self._owner, lane
 
     def _run(self, lane: int) -> None:
         """Serve as one worker until the scheduler is closed."""
@@ -184,7 +187,7 @@ class _Lanes:
         """Serve as one generation of a worker.
 
         Returns:
-            True after the last unit; False if an actor was lost or none is left.
+            True after the last unit; False if a worker was lost or none is left.
         """
         end = _core.WorkerEnd(self._arena_fd, self._notify_fd, lane, generation)
         self._scheduler.on_started(lane, generation, self._owner_pid)
@@ -200,9 +203,9 @@ class _Lanes:
     def _compute(
         self, lane: int, unit: _core.Work, positions: dict[int, Position]
     ) -> TaskResult | None:
-        """Return the answer for a unit; None if its actor was lost or none is left.
+        """Return the answer for a unit; None if its worker was lost or none is left.
 
-        Also returns None after `MAX_LOSSES` lost actors.  The caller then reports that
+        Also returns None after `MAX_LOSSES` lost workers.  The caller then reports that
         the lane has exited.
 
         Args:
@@ -212,8 +215,11 @@ class _Lanes:
                 generation of the lane committed.
         """
         sequential = unit.kind is _core.UnitKind.SEQUENTIAL
+        is_request = unit.kind is _core.UnitKind.REQUEST
         position_before: Position = ()
-        if sequential:
+        if is_request:
+            position_before = tuple(unit.position_before.tolist())
+        elif sequential:
             if unit.continues_stream and unit.stream in positions:
                 position_before = positions[unit.stream]
             else:
@@ -225,6 +231,7 @@ class _Lanes:
             unit.count,
             unit.attempt,
             position_before,
+            unit.id if is_request else -1,
         )
         for _ in range(MAX_LOSSES):
             start_s = time.perf_counter()
@@ -241,10 +248,10 @@ class _Lanes:
                     len(answer.payload),
                     answer.load,
                 )
-                self.metrics.record_call(reply.actor, call)
+                self.metrics.record_call(reply.worker, call)
                 return answer
             self.loss_reports[lane] = (
-                f"{reply.actor} was lost while computing {task}: {reply.why}"
+                f"{reply.worker} was lost while computing {task}: {reply.why}"
             )
             if reply.blames_unit:
                 return None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gristmill
-from gristmill._ray.identity import digest_of
+from gristmill._pool.identity import digest_of
 
 
 class Scale(gristmill.MapTransform):

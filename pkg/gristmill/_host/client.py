@@ -1,0 +1,385 @@
+"""A rank's connection to the pool of a host; starts the pool if there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import pickle
+import socket
+import threading
+import time
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gristmill
+from gristmill._base import log
+from gristmill._engine import packing
+from gristmill._engine.stream import Runnable
+from gristmill._host import messages
+from gristmill._host.address import Address
+from gristmill._host.joining import Joining
+from gristmill._host.membership import Membership, PoolProcess, shut_down
+from gristmill._host.mode import Mode
+from gristmill._host.programs import Part, pack_rest, shared_field
+from gristmill._host.server_process import start_server
+from gristmill._host.slot_views import PoolMemory
+from gristmill._pool.call_metrics import CallMetrics
+from gristmill._pool.identity import digest_of
+from gristmill._pool.pool import Lane, TimedResult, WorkerLost
+from gristmill._pool.unit_task import TaskResult, UnitTask
+
+# Attempts to connect to a pool that ends while this process connects.
+MAX_ATTEMPTS = 100
+RETRY_S = 0.02
+
+
+class HostPoolOptions(NamedTuple):
+    """The options of a rank.
+
+    Attributes:
+        name: The name of the pool, see `Address`.
+        rank: The number of this rank.
+        ranks: The number of ranks.
+        mode: How ranks divide the outputs.
+        ahead: The number of units that may be kept for slow ranks.
+        memory_limit: The bytes of shared memory; 0 for 80 % of the available memory.
+    """
+
+    name: str
+    rank: int
+    ranks: int
+    mode: Mode
+    ahead: int
+    memory_limit: int
+
+
+# The last pool that each process has opened for a rank, by process, name and rank.
+_newest: weakref.WeakValueDictionary[tuple[int, str, int], HostPool] = (
+    weakref.WeakValueDictionary()
+)
+
+
+class HostPool:
+    """The pool of a host, for the lanes of one rank.  See `gristmill._pool.pool.Pool`.
+
+    If the server is lost, its workers and their results are lost too.  The next call
+    starts another server, or connects to the one that another rank has started.
+
+    Args:
+        base: The program with the data of all ranks; see `programs`.
+        program: The program of this rank.
+        part: Its part of the base.
+        workers: The number of workers that this rank needs.
+        options: The options of the rank.
+        parts: The parts of the loader, to compare with those of other ranks.
+    """
+
+    def __init__(
+        self,
+        base: Runnable,
+        program: Runnable,
+        part: Part,
+        workers: int,
+        options: HostPoolOptions,
+        parts: dict[str, Any],
+    ) -> None:
+        self._base = base
+        self._program = program
+        self._part = part
+        self._workers = workers
+        self._options = options
+        self._parts = parts
+        self._address = Address(options.name)
+        # The owners of the lanes that use it.
+        self._users: set[str] = set()
+        self._closing = False
+        # Held while this rank joins a server.
+        self._lock = threading.Lock()
+        # The connection to a server that this rank joins, or has joined last.
+        self._control: socket.socket | None = None
+        # None before this rank has joined, and after the server was lost.
+        self._membership: Membership | None = None
+        self._joins_again = False
+        self._processes: dict[int, PoolProcess] = {}
+        # The number of each lane in messages.
+        self._lane_numbers: dict[Lane, int] = {}
+        self._next_lane_number = itertools.count()
+        self.failure = ""
+
+    def new_metrics(self) -> CallMetrics:
+        return CallMetrics()
+
+    def open(self, owner: str) -> None:
+        """Join the pool, and wait until it has loaded the program.
+
+        Args:
+            owner: See `gristmill._pool.pool.Pool.open`.
+
+        Raises:
+            ValueError: Other ranks have another loader, or other options, or another
+                process uses this rank.
+            PermissionError: The name belongs to a pool of another user.
+            Exception: The program cannot be pickled.
+        """
+        if not self._users:
+            # Raise the errors of pickling here, and not in a lane.
+            _ = self._packed_program, self._program_key
+            self._replace_older()
+            self._joined()
+            if self.failure:
+                raise ValueError(self.failure)
+        self._users.add(owner)
+
+    def resize(self, count: int) -> None:
+        self._workers = count
+        if (membership := self._membership) is not None:
+            membership.tell("resize", count)
+
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
+        membership = self._joined()
+        if membership is None:
+            return None
+        reason = ""
+        try:
+            connection = self._lane_connection(membership, lane)
+            with contextlib.suppress(OSError):  # The reason may wait to be received.
+                messages.send(connection, (tuple(task),))
+            while received := messages.receive(connection):
+                (kind, *details), _ = received
+                if kind == "computed":
+                    return self._take(membership, *details)
+                if kind == "lost":
+                    return WorkerLost("", *details)
+                if kind == "failed":
+                    self.failure = details[0]
+                    return None
+                log.warning("%s", self._slow_text(*details))
+        except OSError as error:
+            reason = f": {error}"
+        if self._closing or lane[0] not in self._users:
+            return None
+        self._drop(membership)
+        return WorkerLost(str(self), f"its server has ended{reason}", False)
+
+    def activity(self, lane: Lane) -> str:
+        membership = self._membership
+        with contextlib.suppress(OSError):
+            connection = None if membership is None else self._address.connect()
+            if membership is not None and connection is not None:
+                with connection:
+                    question = "activity", membership.number, self._lane_number(lane)
+                    messages.send(connection, question)
+                    if received := messages.receive(connection):
+                        return str(received[0][0])
+        return f"It waits for {self}."
+
+    def end_worker(self, lane: Lane) -> None:
+        if (membership := self._membership) is not None:
+            membership.tell("kill", self._lane_number(lane))
+
+    def close(self, owner: str) -> None:
+        self._users.discard(owner)
+        membership = self._membership
+        if self._users:
+            if membership is not None:
+                lanes = [lane for lane in membership.lanes if lane[0] == owner]
+                membership.end_lanes(lanes)
+            return
+        self._closing = True
+        if membership is not None:
+            self._membership = None
+            membership.leave()
+        elif self._control is not None:
+            shut_down(self._control)  # A lane may wait while it joins.
+
+    def __str__(self) -> str:
+        return f"the pool {self._options.name!r}"
+
+    def _replace_older(self) -> None:
+        """Leave the pool with the older iterator of this process, if there is one."""
+        key = os.getpid(), self._options.name, self._options.rank
+        if (older := _newest.get(key)) is not None and not older._closing:
+            older.failure = (
+                f"This iterator has ended, because its process uses rank"
+                f" {self._options.rank} of {self} in a newer one. Pass another name to"
+                " use both."
+            )
+            if (membership := older._membership) is not None:
+                older._membership = None
+                membership.leave()
+        _newest[key] = self
+
+    @functools.cached_property
+    def _packed_program(self) -> bytes:
+        return pack_rest(self._program, self._part)
+
+    @functools.cached_property
+    def _program_key(self) -> str:
+        """A digest of what differs between the programs of a pool."""
+        rest = {
+            field.name: getattr(self._program, field.name)
+            for field in dataclasses.fields(self._program)  # type: ignore[arg-type]
+            if field.name != shared_field(self._program)
+        }
+        return digest_of((rest, self._part))
+
+    @functools.cached_property
+    def _part_digests(self) -> dict[str, str]:
+        return {name: digest_of(part) for name, part in self._parts.items()}
+
+    def _slow_text(self, slow: list[int], joined: list[int]) -> str:
+        """Return the text of a warning that names the ranks that are slow."""
+        absent = sorted(set(slow) - set(joined))
+        texts = []
+        if absent:
+            texts.append(f"has not joined: {', '.join(map(str, absent))}")
+        if late := sorted(set(slow) & set(joined)):
+            texts.append(f"has not taken its outputs: {', '.join(map(str, late))}")
+        return (
+            f"Rank {self._options.rank} waits, because another rank of {self}"
+            f" {'; '.join(texts)}. At most ahead={self._options.ahead} outputs are kept"
+            " for slow ranks. Pass a larger one, or find out why they are slow."
+        )
+
+    def _lane_number(self, lane: Lane) -> int:
+        if (number := self._lane_numbers.get(lane)) is not None:
+            return number
+        return self._lane_numbers.setdefault(lane, next(self._next_lane_number))
+
+    def _take(
+        self,
+        membership: Membership,
+        unit: int,
+        offset: int,
+        used: int,
+        packed: bytes,
+        pid: int,
+        ready_s: float,
+    ) -> TimedResult:
+        """Return the result of a unit, whose payload views the pool's memory."""
+        result: TaskResult = pickle.loads(packed)
+        release = functools.partial(membership.release, unit)
+        if used:
+            payload = membership.memory.view(offset, used, release)
+        else:  # There was no memory for the unit.
+            payload = np.empty(0, np.uint8)
+            release()
+        if (process := self._processes.get(pid)) is None:
+            process = PoolProcess(pid, os.uname().nodename)
+            process = self._processes.setdefault(pid, process)
+        return TimedResult(process, ready_s, result._replace(payload=payload))
+
+    def _lane_connection(self, membership: Membership, lane: Lane) -> socket.socket:
+        """Return the connection of a lane; each lane is one thread."""
+        connection = membership.lanes.get(lane)
+        if connection is None:
+            connection = self._address.connect()
+            if connection is None:
+                raise ConnectionRefusedError
+            membership.lanes[lane] = connection
+            number = self._lane_number(lane)
+            program = self._program_key, self._packed_program
+            messages.send(connection, ("lane", membership.number, number, *program))
+            # `close` may not have seen the connection.
+            if self._closing or lane[0] not in self._users:
+                membership.end_lanes([lane])
+        return connection
+
+    def _joined(self) -> Membership | None:
+        """Return the connection to the server; None if the pool has ended."""
+        with self._lock:
+            if self._membership is None and not self._closing and not self.failure:
+                membership = self._join()
+                self._membership = membership
+                self._joins_again = True
+                if self._closing and membership is not None:  # `close` has missed it.
+                    membership.leave()
+            return None if self._closing else self._membership
+
+    def _drop(self, membership: Membership) -> None:
+        """Leave a server that is gone."""
+        with self._lock:
+            if self._membership is membership:
+                self._membership = None
+                membership.leave()
+
+    def _join(self) -> Membership | None:
+        """Find or start the server and join; sets `failure` if it refuses."""
+        for _ in range(MAX_ATTEMPTS):
+            self._control = control = self._connect()
+            membership = None
+            if control is not None and not self._closing:
+                try:
+                    membership = self._try_to_join(control)
+                finally:
+                    if membership is None:
+                        control.close()
+            if membership is not None or self.failure or self._closing:
+                return membership
+            # The server was about to end, or another process was about to start one.
+            time.sleep(RETRY_S)
+        self.failure = f"The server of {self} ends whenever this process joins it."
+        return None
+
+    def _connect(self) -> socket.socket | None:
+        """Connect to the server, or start one; None if another process does that."""
+        control = self._address.connect()
+        if control is not None:
+            return control
+        listener = self._address.listen()
+        if listener is None:
+            return None
+        with listener:
+            # Connect before the server runs: it ends if this process ends.
+            control = self._address.connect()
+            try:
+                start_server(self._options.name, listener)
+            except BaseException:
+                if control is not None:
+                    control.close()
+                raise
+        return control
+
+    def _try_to_join(self, control: socket.socket) -> Membership | None:
+        """Join the server at the other end; None if it ends or refuses."""
+        options = self._options
+        joining = Joining(
+            gristmill.__version__,
+            os.getpid(),
+            options.rank,
+            options.ranks,
+            options.mode,
+            self._workers,
+            options.ahead,
+            options.memory_limit,
+            frozenset(os.sched_getaffinity(0)),
+            self._joins_again,
+            self._part_digests,
+        )
+        with contextlib.suppress(ConnectionError):
+            messages.send(control, ("join", tuple(joining)))
+        while received := messages.receive(control):
+            (kind, *details), fds = received
+            if kind == "joined":
+                number, nbytes = details
+                private = options.mode is Mode.BROADCAST
+                try:
+                    memory = PoolMemory(fds[0], nbytes, private=private)
+                finally:
+                    os.close(fds[0])
+                return Membership(control, number, memory)
+            if kind == "refused":
+                self.failure = details[0]
+                return None
+            program_fd = packing.pack(self._base)
+            try:
+                with contextlib.suppress(ConnectionError):
+                    messages.send(control, ("program",), program_fd)
+            finally:
+                os.close(program_fd)
+        return None

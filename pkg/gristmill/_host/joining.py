@@ -1,0 +1,90 @@
+"""The description of a rank that joins a pool, and its comparison with other ranks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gristmill._host.mode import Mode
+
+
+class Joining(NamedTuple):
+    """The first message of a rank.
+
+    Attributes:
+        version: The version of Gristmill that it uses.
+        pid: Its process.
+        rank: Its number.
+        ranks: The number of ranks.
+        mode: How ranks divide the outputs.
+        workers: The number of workers.
+        ahead: See `Units`.
+        memory_limit: The bytes of shared memory; 0 for 80 % of the available memory.
+        cores: The cores that it may use.
+        joins_again: Whether it had joined a server that has ended.
+        parts: Maps names of the loader's parts to digests; see
+            `gristmill._pool.identity`.
+    """
+
+    version: str
+    pid: int
+    rank: int
+    ranks: int
+    mode: Mode
+    workers: int
+    ahead: int
+    memory_limit: int
+    cores: frozenset[int]
+    joins_again: bool
+    parts: dict[str, str]
+
+
+def describe_conflict(name: str, before: Joining, joining: Joining) -> str:
+    """Return the reason why a rank that is in use cannot join.
+
+    Args:
+        name: The name of the pool.
+        before: The process that uses the rank.
+        joining: The process that joins.
+    """
+    return (
+        f"Rank {joining.rank} of the pool {name!r} must be one process, but processes"
+        f" {before.pid} and {joining.pid} both use it. Pass another rank, or another"
+        " name."
+    )
+
+
+def describe_difference(name: str, first: Joining, joining: Joining) -> str:
+    """Return the reason why a rank cannot join the first one; empty if it can.
+
+    Args:
+        name: The name of the pool.
+        first: The rank that joined first.
+        joining: The rank that joins.
+    """
+    if joining.version != first.version:
+        return (
+            f"The pool {name!r} runs Gristmill {first.version}, but rank"
+            f" {joining.rank} (process {joining.pid}) uses {joining.version}. Use the"
+            " same version, or another name."
+        )
+    for field in ("ranks", "mode", "ahead"):
+        ours, theirs = getattr(first, field), getattr(joining, field)
+        if ours != theirs:
+            return (
+                f"All ranks of the pool {name!r} must pass the same {field}, but rank"
+                f" {first.rank} (process {first.pid}) passed {ours!s}, and rank"
+                f" {joining.rank} (process {joining.pid}) passed {theirs!s}."
+            )
+    differing = sorted(
+        part
+        for part in first.parts | joining.parts
+        if first.parts.get(part) != joining.parts.get(part)
+    )
+    if not differing:
+        return ""
+    return (
+        f"All ranks of the pool {name!r} must have the same loader, but the loaders of"
+        f" rank {first.rank} (process {first.pid}) and of rank {joining.rank} (process"
+        f" {joining.pid}) differ in {', '.join(differing)}. Make them alike, or use"
+        " another name."
+    )

@@ -1,0 +1,148 @@
+"""A worker of a pool: computes one unit at a time, in the memory of the pool."""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+
+from gristmill import _core
+from gristmill._engine import failures, packing
+from gristmill._engine.stream import Position, Runnable
+from gristmill._engine.worker import ANYWHERE
+from gristmill._host import messages
+from gristmill._host.programs import complete
+from gristmill._host.slot_views import PoolMemory
+from gristmill._pool.call_metrics import ProcessLoad
+from gristmill._pool.unit_server import UnitServer
+from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
+from gristmill.errors import ArenaFull
+from gristmill.sources._share import share_among
+
+
+def serve(
+    base: Runnable,
+    server: socket.socket,
+    arena: tuple[int, int],
+    number: int,
+    workers: int,
+) -> None:
+    """Compute units until the server closes its end.
+
+    Args:
+        base: The program of the rank that started the pool.
+        server: The socket to the server.
+        arena: The descriptor and the size of the pool's memory.
+        number: The number of this worker.
+        workers: The number of workers.
+    """
+    _core.keep_freed_memory()
+    # Each worker may have an equal part of the requests in flight to a remote host.
+    share_among(workers)
+    packing.reopen_files()
+    memory = PoolMemory(*arena, private=False)
+    unit_servers: dict[str, UnitServer] = {}
+    slots: dict[str, PoolSlot] = {}
+    load_failures: dict[str, str] = {}
+    while received := messages.receive(server):
+        (kind, program, *details), _ = received
+        if kind == "program":
+            try:
+                runnable = complete(base, details[0])
+                slots[program] = PoolSlot(server, memory, runnable.position_capacity)
+                slot: Any = slots[program]
+                unit_servers[program] = UnitServer(runnable, slot, number, workers)
+            except Exception:
+                load_failures[program] = traceback.format_exc()
+        elif kind == "drop":
+            if unit_server := unit_servers.pop(program, None):
+                unit_server.close()
+            slots.pop(program, None)
+        elif program in load_failures:
+            messages.send(server, ("failed", load_failures[program]))
+        else:
+            task, offset, capacity = details
+            slots[program].use(offset, capacity)
+            result = _answer(unit_servers[program], UnitTask(*task), number)
+            used = len(result.payload)
+            data = pickle.dumps(result._replace(payload=None), 5)
+            messages.send(server, ("done", used, data, time.perf_counter()))
+    for unit_server in unit_servers.values():
+        unit_server.close()
+
+
+def _answer(server: UnitServer, task: UnitTask, number: int) -> TaskResult:
+    """Compute a unit; if there is no memory for it, the next request repeats it."""
+    try:
+        return server.answer(task)
+    except MemoryError as error:
+        failure = failures.pack_failure(error, number)
+        if server.tolerant:
+            failure = pickle.dumps((failure, None), 5)
+        before = task.position_before if task.sequential else (task.first,)
+        if task.request >= 0:
+            before = ANYWHERE
+        load = ProcessLoad(0.0, 0.0, 0.0)
+        payload = np.empty(0, np.uint8)
+        return TaskResult(_core.STATUS_ERROR, [], before, failure, payload, load)
+
+
+class PoolSlot:
+    """The slot of the pool to which a unit is written.
+
+    It takes the place of a `_core.WorkerEnd`, like `_pool.unit_server.Slot`.
+    """
+
+    # The size of an answer is not limited.
+    max_unit_bytes = sys.maxsize
+
+    def __init__(
+        self, server: socket.socket, memory: PoolMemory, position_capacity: int
+    ) -> None:
+        self.position_capacity = position_capacity
+        self._server = server
+        self._memory = memory
+        self._record = ctypes.c_int64(-1)
+        # A stream stores the number of its current record at this address.
+        self.current_record_address = ctypes.addressof(self._record)
+        self._offset = 0
+        self.capacity = 0
+        # The arguments of the last `commit`.
+        self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
+
+    def use(self, offset: int, capacity: int) -> None:
+        """Use a slot of the pool for the next unit."""
+        self._offset, self.capacity = offset, capacity
+
+    def request_larger_slot(self, nbytes: int) -> int:
+        """Exchange the slot for one of at least this size; return its address.
+
+        Raises:
+            OSError: The server is gone.
+        """
+        if nbytes > self.capacity:
+            messages.send(self._server, ("larger", nbytes))
+            received = messages.receive(self._server)
+            if received is None:
+                raise ConnectionResetError("The server of the pool has ended.")
+            _, offset, self.capacity = received[0]
+            if offset < 0:
+                raise ArenaFull(
+                    f"An output needs {nbytes} bytes of shared memory, more than the"
+                    " pool has left. Use smaller batches, or keep fewer."
+                )
+            self._offset = offset
+        return self._memory.address(self._offset)
+
+    def commit(self, status: int, outputs: int, used: int, position: Position) -> None:
+        self.committed = status, outputs, used, position
+
+    def committed_bytes(self) -> Bytes:
+        """Return a view of the committed bytes."""
+        return self._memory.bytes_at(self._offset, self.committed[2])

@@ -1,0 +1,81 @@
+"""The process of a pool's server: its start, and its main function."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+
+from gristmill._base import log
+from gristmill._host.address import Address
+from gristmill._workers import main_module, nesting, parent
+from gristmill._workers.processes import leave_signals_to_parent
+
+# The module that the zygote imports before it loads the program.
+ENTRY = "gristmill._engine.worker"
+
+
+def start_server(name: str, listener: socket.socket) -> None:
+    """Start a server that is not a child of this process.
+
+    Args:
+        name: The name of the pool.
+        listener: The socket that listens at the address of the pool.
+    """
+    nesting.check_may_start_workers()
+    main = main_module.description()
+    state = os.memfd_create("gristmill-state", os.MFD_CLOEXEC)
+    try:
+        with open(state, "wb", closefd=False) as file:
+            file.write(parent.setup(ENTRY, main))
+        fds = listener.fileno(), state
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        # The first process ends at once, so that the server has no parent.
+        bootstrap = (
+            "import os, sys\n"
+            "if os.fork(): os._exit(0)\n"
+            f"sys.path[:] = {[str(part) for part in sys.path]!r}\n"
+            "from gristmill._host.server_process import run_server\n"
+            f"run_server({name!r}, *{fds!r})"
+        )
+        subprocess.run(
+            [sys.executable, *flags, "-c", bootstrap],
+            check=True,
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, nesting.IMPORTING: "1"},
+        )
+    finally:
+        os.close(state)
+
+
+def run_server(name: str, listener_fd: int, state_fd: int) -> None:
+    """Run the server in a process of its own.
+
+    Args:
+        name: The name of the pool.
+        listener_fd: The socket that listens at the address of the pool.
+        state_fd: The file with the pickled state of the rank; see `parent.setup`.
+    """
+    nesting.become_worker()
+    leave_signals_to_parent()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    with open(state_fd, "rb") as file:
+        file.seek(0)
+        state = pickle.load(file)
+    from gristmill._host.server import Server  # Ranks do not need it.
+
+    address = Address(name)
+    listener = socket.socket(fileno=listener_fd)
+    try:
+        Server(address, listener, state).run()
+    except Exception:
+        log.error("The pool %r failed:\n%s", name, traceback.format_exc())
+        raise
+    finally:
+        address.remove()

@@ -1,0 +1,99 @@
+"""Arrays on the memory of a pool, and the release of this memory."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gristmill._pool.unit_task import Bytes
+
+# Not in `mmap` before Python 3.13.
+_MAP_NORESERVE = 0x4000
+_PAGE = mmap.PAGESIZE
+
+
+class _Forks:
+    """The number of forks that this process has made."""
+
+    count = 0
+
+
+def _count_fork() -> None:
+    _Forks.count += 1
+
+
+os.register_at_fork(after_in_parent=_count_fork)
+
+
+class PoolMemory:
+    """A mapping of a pool's arena in a rank.
+
+    Args:
+        fd: The descriptor of the arena; not kept.
+        nbytes: The size of the arena.
+        private: Whether writes stay in this process, since other ranks read the same
+            slots.
+    """
+
+    def __init__(self, fd: int, nbytes: int, *, private: bool) -> None:
+        self._private = private
+        flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
+        self._mapping = mmap.mmap(fd, nbytes, flags=flags | _MAP_NORESERVE)
+        self._base = np.frombuffer(self._mapping, np.uint8).ctypes.data
+
+    def view(self, offset: int, nbytes: int, release: Callable[[], None]) -> Bytes:
+        """Return the bytes of a slot; call `release` when no array views them.
+
+        A fork of this process may read them for any time, so they are not released
+        after a fork.
+        """
+        view: Bytes = np.asarray(_SlotView(self, offset, nbytes, release))
+        return view
+
+    def bytes_at(self, offset: int, nbytes: int) -> Bytes:
+        """Return bytes of the arena, which the next user of the slot changes."""
+        return np.frombuffer(self._mapping, np.uint8, nbytes, offset)
+
+    def address(self, offset: int) -> int:
+        """Return the address of a byte of the arena in this process."""
+        return int(self._base) + offset
+
+    def drop_writes(self, offset: int, nbytes: int) -> None:
+        """Drop what this process has written to a slot, so that it reads the pool's."""
+        if self._private:
+            begin = offset - offset % _PAGE
+            self._mapping.madvise(mmap.MADV_DONTNEED, begin, offset + nbytes - begin)
+
+
+class _SlotView:
+    """The base of the arrays on a slot; the last of them releases the slot."""
+
+    def __init__(
+        self,
+        memory: PoolMemory,
+        offset: int,
+        nbytes: int,
+        release: Callable[[], None],
+    ) -> None:
+        self._memory = memory
+        self._place = offset, nbytes
+        self._release = release
+        self._owner = os.getpid(), _Forks.count
+        self.__array_interface__: dict[str, Any] = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (memory.address(offset), False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        # The interpreter may be shutting down, and the pool may be gone.
+        with contextlib.suppress(Exception):
+            if self._owner == (os.getpid(), _Forks.count):
+                self._memory.drop_writes(*self._place)
+                self._release()
