@@ -136,6 +136,30 @@ def test_torch_loop_weights_equal_torchs_loader():
 
 
 @pytest.mark.multiprocess
+@pytest.mark.parametrize("with_torchrun", [True, False])
+def test_ddp_share_weights_equal_those_of_own_loaders(with_torchrun):
+    extras.need("torch", "sklearn")
+    program = [str(EXAMPLES / "ddp_share.py"), "--epochs", "2"]
+    if with_torchrun:
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+        program = [*launcher, *program]
+    done = subprocess.run(
+        [sys.executable, *program],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, **FASTER},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    if not with_torchrun:
+        start = "Started without torchrun: this program starts 2 ranks."
+        assert lines.pop(0) == start
+    assert re.fullmatch(r"2 ranks: the mean of the last losses is [\d.]+", lines[0])
+    assert lines[1:] == ["The weights are the same, bit for bit."]
+
+
+@pytest.mark.multiprocess
 def test_torch_lightning_resumes_exactly_in_mid_epoch():
     printed = run("torch_lightning.py").splitlines()
     assert printed[0].startswith("Without a stop: 92 steps, 5748 images, test accuracy")

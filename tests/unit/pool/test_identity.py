@@ -10,6 +10,7 @@ import pytest
 
 import gristmill
 from gristmill._pool.identity import digest_of
+from support import extras
 
 
 class Scale(gristmill.MapTransform):
@@ -80,13 +81,33 @@ def test_different_values_have_different_descriptions():
 def test_descriptions_are_equal_in_another_process():
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from tests.cluster.test_identity import *\n"
+        "from tests.unit.pool.test_identity import *\n"
         "print(*map(digest_of, made()), sep='\\n')"
     )
     there = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert there.stdout.split() == [digest_of(value) for value in made()]
+
+
+def test_tensors_of_torch_count_by_their_values():
+    extras.need("torch")
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "import torch\n"
+        "from gristmill._pool.identity import digest_of\n"
+        "tensors = [torch.arange(6), torch.arange(6).reshape(2, 3), torch.tensor(3),\n"
+        "    torch.arange(6.0), torch.arange(1, 7), torch.zeros(0, 3),\n"
+        "    torch.ones(2, dtype=torch.bfloat16), torch.ones(2).to_sparse()]\n"
+        "print(*map(digest_of, tensors), sep='\\n')"
+    )
+    command = [sys.executable, "-c", program]
+    first, second = (
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    )
+    assert first.split()[:-1] == second.split()[:-1]
+    assert len({*first.split()}) == 8
 
 
 def test_open_files_count_by_their_kind(tmp_path):
