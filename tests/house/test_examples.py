@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -18,14 +19,21 @@ EXAMPLES = ROOT / "examples"
 # Compilation by JAX takes longer than the few steps save. Threads of torch wait busily,
 # on cores that other tests need.
 FASTER = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OMP_NUM_THREADS": "1"}
+# Keep all compiled functions, because some examples compile them several times.
+CACHED = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 def run(name, *arguments):
     command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
-    environment = {**os.environ, **FASTER}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, env=environment
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        cache = {"JAX_COMPILATION_CACHE_DIR": folder, **CACHED}
+        environment = {**os.environ, **FASTER, **cache}
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=240, env=environment
+        )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
