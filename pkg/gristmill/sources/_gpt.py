@@ -68,8 +68,9 @@ class GPTDataSource(RowSource[Sample]):
     "loss_mask", float32, and "position_ids", int64, of shape ``(n,)``.
 
     The index takes 4 bytes for each document of each epoch and 12 for each sample, in
-    a file that all processes map; one of less than 1 MiB is not saved.  It is built
-    again if the lengths of the documents or the arguments change.
+    a file that all processes map; one of less than 1 MiB is not saved.  A thread saves
+    it, and the exit of the process waits for the thread.  It is built again if the
+    lengths of the documents or the arguments change.
 
     Raises:
         TypeError: An argument has another type.
