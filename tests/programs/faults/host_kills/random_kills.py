@@ -148,10 +148,12 @@ for number, kill in enumerate(kills):
     kind = chance.choice(["server", "zygote", "worker"])
     with contextlib.suppress(ProcessLookupError):
         os.kill(chance.choice(pids[kind]), signal.SIGKILL)
-for rank in range(RANKS):
-    for batch in wanted[rank][positions[rank] :]:
-        assert ranks[rank].next() == batch, rank
-    assert ranks[rank].next() == b""
+# In turn, since a rank waits for one that is `ahead` batches behind.
+while any(positions[rank] < len(wanted[rank]) for rank in range(RANKS)):
+    rank = min(range(RANKS), key=lambda rank: positions[rank] - len(wanted[rank]))
+    assert ranks[rank].next() == wanted[rank][positions[rank]], rank
+    positions[rank] += 1
+assert all(rank.next() == b"" for rank in ranks)
 # SIGKILL of all ranks leaves no process.
 left = watched([pid for found in pool_processes().values() for pid in found])
 for rank in ranks:
