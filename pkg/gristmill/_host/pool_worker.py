@@ -65,14 +65,15 @@ def serve(
                 unit_server.close()
             slots.pop(program, None)
         elif program in load_failures:
-            messages.send(server, ("failed", load_failures[program]))
+            messages.try_send(server, ("failed", load_failures[program]))
         else:
             task, offset, capacity = details
             slots[program].use(offset, capacity)
             result = _answer(unit_servers[program], UnitTask(*task), number)
             used = len(result.payload)
             data = pickle.dumps(result._replace(payload=None), 5)
-            messages.send(server, ("done", used, data, time.perf_counter()))
+            # Without a server, the next `receive` ends the loop.
+            messages.try_send(server, ("done", used, data, time.perf_counter()))
     for unit_server in unit_servers.values():
         unit_server.close()
 

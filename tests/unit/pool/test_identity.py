@@ -80,7 +80,7 @@ def test_different_values_have_different_descriptions():
 def test_descriptions_are_equal_in_another_process():
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from tests.cluster.test_identity import *\n"
+        "from tests.unit.pool.test_identity import *\n"
         "print(*map(digest_of, made()), sep='\\n')"
     )
     there = subprocess.run(
