@@ -86,8 +86,7 @@ class Server:
     The worker's main thread calls all methods.  While it computes a unit, the thread of
     `UnitParts` calls `_write_part`, and through it `_write` and `_drop_last_outputs`.
     `UnitParts.finish` stops these calls before the main thread writes the unit.
-    A subclass in `gristmill._pool.unit_server` serves pools, and alone calls
-    `stands_at`.
+    A subclass in `gristmill._pool.unit_server` calls `stands_at`.
     """
 
     # True if units may be handed over in parts; False in pools.
@@ -101,7 +100,7 @@ class Server:
         workers: int,
     ) -> None:
         self._program = program
-        self._tolerant = program.tolerant
+        self.tolerant = program.tolerant
         self._worker_end = worker_end
         self._position_capacity = worker_end.position_capacity
         self._max_unit_bytes = worker_end.max_unit_bytes
@@ -155,7 +154,7 @@ class Server:
         except Exception as error:  # The stream cannot be opened or moved.
             result = UnitResult([], self._position_before(unit))
             result.failure = failures.pack_failure(error, self._worker)
-            if self._tolerant:  # No record of the unit was bad.
+            if self.tolerant:  # No record of the unit was bad.
                 result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
             hot_run.end(REST, stage_start)
@@ -254,17 +253,17 @@ class Server:
         """Add the next output of a stream; return whether there is one."""
         stream = self._streams[number]
         failure_or_skip: Exception | TurnSkipped | None = None
+        capacity = self._position_capacity
         try:
             element = stream.next(alloc)
-            length, capacity = len(stream.position), self._position_capacity
-            if length > capacity:
+            if (length := len(stream.position)) > capacity:
                 raise ValueError(
                     f"The position of stream {number} must have at most {8 * capacity}"
                     f" bytes, got {8 * length} bytes after this output. Keep less in"
                     " the state of the pipeline's iterators, or run it without"
                     " workers."
                 )
-            if self._tolerant:
+            if self.tolerant:
                 element = element, self._pack_errors(stream)
             result.outputs.append((element, stream.keys, stream.position))
         except StopIteration:
@@ -278,7 +277,7 @@ class Server:
             failure_or_skip = error
         if failure_or_skip is not None:
             result.failure = self._pack(failure_or_skip, stream)
-        if len(stream.position) <= self._position_capacity:
+        if len(stream.position) <= capacity:
             result.position = stream.position
         return failure_or_skip is None
 
@@ -302,7 +301,7 @@ class Server:
         if isinstance(failure_or_skip, TurnSkipped):
             return pickle.dumps((failure_or_skip, self._pack_errors(stream)), 5)
         failure = failures.pack_failure(failure_or_skip, self._worker)
-        if not self._tolerant:
+        if not self.tolerant:
             return failure
         return pickle.dumps((failure, self._pack_errors(stream)), 5)
 
@@ -381,7 +380,7 @@ class Server:
         element, _, result.position = result.outputs[bad]
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
-        if self._tolerant:
+        if self.tolerant:
             _, errors = element
             result.failure = pickle.dumps((result.failure, errors), 5)
 

@@ -20,6 +20,13 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _BACKLOG = 1024
 
 
+class Connection(socket.socket):
+    """A socket that is closed with the last reference to it."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Address:
     """The address of a pool.
 
@@ -127,4 +134,4 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 
 
 def _new_socket() -> socket.socket:
-    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    return Connection(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)

@@ -11,7 +11,10 @@ import pickle
 import socket
 import threading
 import time
+import weakref
 from typing import Any, NamedTuple
+
+import numpy as np
 
 import gristmill
 from gristmill._base import log
@@ -20,6 +23,7 @@ from gristmill._engine.stream import Runnable
 from gristmill._host import messages
 from gristmill._host.address import Address
 from gristmill._host.joining import Joining
+from gristmill._host.membership import Membership, PoolProcess, shut_down
 from gristmill._host.mode import Mode
 from gristmill._host.programs import Part, pack_rest, shared_field
 from gristmill._host.server_process import start_server
@@ -54,50 +58,10 @@ class HostPoolOptions(NamedTuple):
     memory_limit: int
 
 
-@dataclasses.dataclass(eq=False)
-class PoolProcess:
-    """A worker of the pool, as this rank has seen it.
-
-    Attributes:
-        pid: Its process.
-        address: The name of this machine.
-        loss_reason: Always empty.
-    """
-
-    pid: int
-    address: str = ""
-    loss_reason: str = ""
-
-    @property
-    def location(self) -> PoolProcess:
-        return self
-
-    def __str__(self) -> str:
-        return f"process {self.pid} of the pool"
-
-
-class _Membership:
-    """The connection of a rank to one server.
-
-    Attributes:
-        control: The connection for the rank itself.
-        memory: The memory of the pool.
-        lanes: The connections of the lanes.
-    """
-
-    def __init__(self, control: socket.socket, memory: PoolMemory) -> None:
-        self.control = control
-        self.memory = memory
-        self.lanes: dict[Lane, socket.socket] = {}
-
-    def release(self, unit: int) -> None:
-        """Tell the server that this rank has no views of a unit anymore."""
-        messages.send(self.control, ("release", unit))
-
-    def close(self) -> None:
-        """End the calls of all lanes, and close the connections."""
-        for connection in [self.control, *self.lanes.values()]:
-            _shut_down(connection)
+# The last pool that each process has opened for a rank, by process, name and rank.
+_newest: weakref.WeakValueDictionary[tuple[int, str, int], HostPool] = (
+    weakref.WeakValueDictionary()
+)
 
 
 class HostPool:
@@ -131,14 +95,16 @@ class HostPool:
         self._options = options
         self._parts = parts
         self._address = Address(options.name)
-        self._users = 0
+        # The owners of the lanes that use it.
+        self._users: set[str] = set()
         self._closing = False
-        # Held while this rank joins a server or leaves it.
+        # Held while this rank joins a server.
         self._lock = threading.Lock()
+        # The connection to a server that this rank joins, or has joined last.
+        self._control: socket.socket | None = None
         # None before this rank has joined, and after the server was lost.
-        self._membership: _Membership | None = None
-        # Held during a question to the server and its answer.
-        self._question_lock = threading.Lock()
+        self._membership: Membership | None = None
+        self._joins_again = False
         self._processes: dict[int, PoolProcess] = {}
         # The number of each lane in messages.
         self._lane_numbers: dict[Lane, int] = {}
@@ -148,8 +114,11 @@ class HostPool:
     def new_metrics(self) -> CallMetrics:
         return CallMetrics()
 
-    def open(self) -> None:
+    def open(self, owner: str) -> None:
         """Join the pool, and wait until it has loaded the program.
+
+        Args:
+            owner: See `gristmill._pool.pool.Pool.open`.
 
         Raises:
             ValueError: Other ranks have another loader, or other options, or another
@@ -157,71 +126,93 @@ class HostPool:
             PermissionError: The name belongs to a pool of another user.
             Exception: The program cannot be pickled.
         """
-        self._users += 1
-        if self._users > 1:
-            return
-        # Raise the errors of pickling here, and not in a lane.
-        _ = self._packed_program, self._program_key
-        with self._lock:
-            self._membership = self._join()
-        if self.failure:
-            raise ValueError(self.failure)
+        if not self._users:
+            # Raise the errors of pickling here, and not in a lane.
+            _ = self._packed_program, self._program_key
+            self._replace_older()
+            self._joined()
+            if self.failure:
+                raise ValueError(self.failure)
+        self._users.add(owner)
 
     def resize(self, count: int) -> None:
         self._workers = count
         if (membership := self._membership) is not None:
-            self._tell(membership, ("resize", count))
+            membership.tell("resize", count)
 
     def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
         membership = self._joined()
         if membership is None:
             return None
+        reason = ""
         try:
             connection = self._lane_connection(membership, lane)
-            messages.send(connection, (tuple(task),))
+            with contextlib.suppress(OSError):  # The reason may wait to be received.
+                messages.send(connection, (tuple(task),))
             while received := messages.receive(connection):
                 (kind, *details), _ = received
                 if kind == "computed":
                     return self._take(membership, *details)
                 if kind == "lost":
                     return WorkerLost("", *details)
+                if kind == "failed":
+                    self.failure = details[0]
+                    return None
                 log.warning("%s", self._slow_text(*details))
-        except OSError:
-            pass  # The server is gone, or this pool was closed.
-        self._drop(membership)
-        if self._closing:
+        except OSError as error:
+            reason = f": {error}"
+        if self._closing or lane[0] not in self._users:
             return None
-        return WorkerLost(str(self), "its server has ended", blames_unit=False)
+        self._drop(membership)
+        return WorkerLost(str(self), f"its server has ended{reason}", False)
 
     def activity(self, lane: Lane) -> str:
         membership = self._membership
-        if membership is not None:
-            number = self._lane_number(lane)
-            with self._question_lock:
-                try:
-                    messages.send(membership.control, ("activity", number))
-                    if received := messages.receive(membership.control):
-                        return str(received[0][1])
-                except OSError:
-                    pass
+        with contextlib.suppress(OSError):
+            connection = None if membership is None else self._address.connect()
+            if membership is not None and connection is not None:
+                with connection:
+                    question = "activity", membership.number, self._lane_number(lane)
+                    messages.send(connection, question)
+                    if received := messages.receive(connection):
+                        return str(received[0][0])
         return f"It waits for {self}."
 
     def end_worker(self, lane: Lane) -> None:
         if (membership := self._membership) is not None:
-            self._tell(membership, ("kill", self._lane_number(lane)))
+            membership.tell("kill", self._lane_number(lane))
 
-    def close(self) -> None:
-        self._users -= 1
+    def close(self, owner: str) -> None:
+        self._users.discard(owner)
+        membership = self._membership
         if self._users:
+            if membership is not None:
+                lanes = [lane for lane in membership.lanes if lane[0] == owner]
+                membership.end_lanes(lanes)
             return
         self._closing = True
-        membership = self._membership
         if membership is not None:
-            self._tell(membership, ("leave",))
-            membership.close()
+            self._membership = None
+            membership.leave()
+        elif self._control is not None:
+            shut_down(self._control)  # A lane may wait while it joins.
 
     def __str__(self) -> str:
         return f"the pool {self._options.name!r}"
+
+    def _replace_older(self) -> None:
+        """Leave the pool with the older iterator of this process, if there is one."""
+        key = os.getpid(), self._options.name, self._options.rank
+        if (older := _newest.get(key)) is not None and not older._closing:
+            older.failure = (
+                f"This iterator has ended, because its process uses rank"
+                f" {self._options.rank} of {self} in a newer one. Pass another name to"
+                " use both."
+            )
+            if (membership := older._membership) is not None:
+                older._membership = None
+                membership.leave()
+        _newest[key] = self
 
     @functools.cached_property
     def _packed_program(self) -> bytes:
@@ -260,15 +251,9 @@ class HostPool:
             return number
         return self._lane_numbers.setdefault(lane, next(self._next_lane_number))
 
-    def _tell(self, membership: _Membership, message: messages.Message) -> None:
-        try:
-            messages.send(membership.control, message)
-        except OSError:
-            self._drop(membership)
-
     def _take(
         self,
-        membership: _Membership,
+        membership: Membership,
         unit: int,
         offset: int,
         used: int,
@@ -279,69 +264,88 @@ class HostPool:
         """Return the result of a unit, whose payload views the pool's memory."""
         result: TaskResult = pickle.loads(packed)
         release = functools.partial(membership.release, unit)
-        payload = membership.memory.view(offset, used, release)
+        if used:
+            payload = membership.memory.view(offset, used, release)
+        else:  # There was no memory for the unit.
+            payload = np.empty(0, np.uint8)
+            release()
         if (process := self._processes.get(pid)) is None:
             process = PoolProcess(pid, os.uname().nodename)
             process = self._processes.setdefault(pid, process)
         return TimedResult(process, ready_s, result._replace(payload=payload))
 
-    def _lane_connection(self, membership: _Membership, lane: Lane) -> socket.socket:
+    def _lane_connection(self, membership: Membership, lane: Lane) -> socket.socket:
         """Return the connection of a lane; each lane is one thread."""
         connection = membership.lanes.get(lane)
         if connection is None:
             connection = self._address.connect()
             if connection is None:
                 raise ConnectionRefusedError
-            message = (
-                "lane",
-                self._options.rank,
-                os.getpid(),
-                self._lane_number(lane),
-                self._program_key,
-                self._packed_program,
-            )
-            messages.send(connection, message)
             membership.lanes[lane] = connection
-            if self._closing:  # `close` may not have seen the connection.
-                _shut_down(connection)
+            number = self._lane_number(lane)
+            program = self._program_key, self._packed_program
+            messages.send(connection, ("lane", membership.number, number, *program))
+            # `close` may not have seen the connection.
+            if self._closing or lane[0] not in self._users:
+                membership.end_lanes([lane])
         return connection
 
-    def _joined(self) -> _Membership | None:
+    def _joined(self) -> Membership | None:
         """Return the connection to the server; None if the pool has ended."""
         with self._lock:
             if self._membership is None and not self._closing and not self.failure:
-                self._membership = self._join()
+                membership = self._join()
+                self._membership = membership
+                self._joins_again = True
+                if self._closing and membership is not None:  # `close` has missed it.
+                    membership.leave()
             return None if self._closing else self._membership
 
-    def _drop(self, membership: _Membership) -> None:
-        """Forget a server that is gone."""
+    def _drop(self, membership: Membership) -> None:
+        """Leave a server that is gone."""
         with self._lock:
             if self._membership is membership:
                 self._membership = None
-        membership.close()
+                membership.leave()
 
-    def _join(self) -> _Membership | None:
+    def _join(self) -> Membership | None:
         """Find or start the server and join; sets `failure` if it refuses."""
         for _ in range(MAX_ATTEMPTS):
-            control = self._address.connect()
-            if control is None:
-                listener = self._address.listen()
-                if listener is not None:
-                    with listener:
-                        start_server(self._options.name, listener)
-                continue
-            try:
-                membership = self._try_to_join(control)
-            except OSError:
-                membership = None
+            self._control = control = self._connect()
+            membership = None
+            if control is not None and not self._closing:
+                try:
+                    membership = self._try_to_join(control)
+                finally:
+                    if membership is None:
+                        control.close()
             if membership is not None or self.failure or self._closing:
                 return membership
-            control.close()
-            time.sleep(RETRY_S)  # The server was about to end.
+            # The server was about to end, or another process was about to start one.
+            time.sleep(RETRY_S)
         self.failure = f"The server of {self} ends whenever this process joins it."
         return None
 
-    def _try_to_join(self, control: socket.socket) -> _Membership | None:
+    def _connect(self) -> socket.socket | None:
+        """Connect to the server, or start one; None if another process does that."""
+        control = self._address.connect()
+        if control is not None:
+            return control
+        listener = self._address.listen()
+        if listener is None:
+            return None
+        with listener:
+            # Connect before the server runs: it ends if this process ends.
+            control = self._address.connect()
+            try:
+                start_server(self._options.name, listener)
+            except BaseException:
+                if control is not None:
+                    control.close()
+                raise
+        return control
+
+    def _try_to_join(self, control: socket.socket) -> Membership | None:
         """Join the server at the other end; None if it ends or refuses."""
         options = self._options
         joining = Joining(
@@ -354,27 +358,28 @@ class HostPool:
             options.ahead,
             options.memory_limit,
             frozenset(os.sched_getaffinity(0)),
+            self._joins_again,
             self._part_digests,
         )
-        messages.send(control, ("join", tuple(joining)))
+        with contextlib.suppress(ConnectionError):
+            messages.send(control, ("join", tuple(joining)))
         while received := messages.receive(control):
             (kind, *details), fds = received
             if kind == "joined":
+                number, nbytes = details
                 private = options.mode is Mode.BROADCAST
-                memory = PoolMemory(fds[0], details[0], private=private)
-                os.close(fds[0])
-                return _Membership(control, memory)
+                try:
+                    memory = PoolMemory(fds[0], nbytes, private=private)
+                finally:
+                    os.close(fds[0])
+                return Membership(control, number, memory)
             if kind == "refused":
                 self.failure = details[0]
                 return None
             program_fd = packing.pack(self._base)
             try:
-                messages.send(control, ("program",), program_fd)
+                with contextlib.suppress(ConnectionError):
+                    messages.send(control, ("program",), program_fd)
             finally:
                 os.close(program_fd)
         return None
-
-
-def _shut_down(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # The server may be gone.
-        connection.shutdown(socket.SHUT_RDWR)

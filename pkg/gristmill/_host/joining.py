@@ -20,6 +20,7 @@ class Joining(NamedTuple):
         ahead: See `Units`.
         memory_limit: The bytes of shared memory; 0 for 80 % of the available memory.
         cores: The cores that it may use.
+        joins_again: Whether it had joined a server that has ended.
         parts: Maps names of the loader's parts to digests; see
             `gristmill._pool.identity`.
     """
@@ -33,19 +34,18 @@ class Joining(NamedTuple):
     ahead: int
     memory_limit: int
     cores: frozenset[int]
+    joins_again: bool
     parts: dict[str, str]
 
 
-def describe_conflict(name: str, before: Joining | None, joining: Joining) -> str:
-    """Return the reason why a rank that may be in use cannot join; empty if it can.
+def describe_conflict(name: str, before: Joining, joining: Joining) -> str:
+    """Return the reason why a rank that is in use cannot join.
 
     Args:
         name: The name of the pool.
-        before: The process that uses the rank, or None.
+        before: The process that uses the rank.
         joining: The process that joins.
     """
-    if before is None or before.pid == joining.pid:
-        return ""
     return (
         f"Rank {joining.rank} of the pool {name!r} must be one process, but processes"
         f" {before.pid} and {joining.pid} both use it. Pass another rank, or another"

@@ -6,6 +6,8 @@ that is too large for a packet travels in an anonymous file.
 
 from __future__ import annotations
 
+import array
+import errno
 import os
 import pickle
 import socket
@@ -28,30 +30,50 @@ def send(peer: socket.socket, message: Message, *fds: int) -> None:
     """
     packet = pickle.dumps(message, 5)
     if len(packet) <= MAX_PACKET_BYTES:
-        if fds:
-            socket.send_fds(peer, [packet], fds)
-        else:
-            peer.send(packet)
+        _send_packet(peer, packet, fds)
         return
     file = os.memfd_create("gristmill-message", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as writer:
             writer.write(packet)
-        socket.send_fds(peer, [_IN_FILE], [*fds, file])
+        _send_packet(peer, _IN_FILE, (*fds, file))
     finally:
         os.close(file)
 
 
-def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
-    """Return the next message and its descriptors; None if the peer is gone."""
+def try_send(peer: socket.socket, message: Message, *fds: int) -> bool:
+    """Send a message with copies of descriptors; return False if the peer is gone."""
     try:
-        packet, fds, _, _ = socket.recv_fds(
+        send(peer, message, *fds)
+    except OSError:
+        return False
+    return True
+
+
+def _send_packet(peer: socket.socket, packet: bytes, fds: tuple[int, ...]) -> None:
+    rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds)
+    # Some programs let SIGPIPE end them.
+    peer.sendmsg([packet], [rights] if fds else [], socket.MSG_NOSIGNAL)
+
+
+def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
+    """Return the next message and its descriptors; None if the peer is gone.
+
+    Raises:
+        OSError: This process has too many descriptors.
+    """
+    try:
+        packet, fds, flags, _ = socket.recv_fds(
             peer, MAX_PACKET_BYTES, _MAX_FDS, socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionResetError:
         return None
     if not packet:
         return None
+    if flags & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     if packet == _IN_FILE:
         with open(fds.pop(), "rb") as file:
             file.seek(0)

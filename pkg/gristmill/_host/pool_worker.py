@@ -10,14 +10,19 @@ import time
 import traceback
 from typing import Any
 
+import numpy as np
+
 from gristmill import _core
-from gristmill._engine import packing
+from gristmill._engine import failures, packing
 from gristmill._engine.stream import Position, Runnable
+from gristmill._engine.worker import ANYWHERE
 from gristmill._host import messages
 from gristmill._host.programs import complete
 from gristmill._host.slot_views import PoolMemory
+from gristmill._pool.call_metrics import ProcessLoad
 from gristmill._pool.unit_server import UnitServer
-from gristmill._pool.unit_task import Bytes, UnitTask
+from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
+from gristmill.errors import ArenaFull
 from gristmill.sources._share import share_among
 
 
@@ -44,7 +49,7 @@ def serve(
     memory = PoolMemory(*arena, private=False)
     unit_servers: dict[str, UnitServer] = {}
     slots: dict[str, PoolSlot] = {}
-    failures: dict[str, str] = {}
+    load_failures: dict[str, str] = {}
     while received := messages.receive(server):
         (kind, program, *details), _ = received
         if kind == "program":
@@ -54,22 +59,39 @@ def serve(
                 slot: Any = slots[program]
                 unit_servers[program] = UnitServer(runnable, slot, number, workers)
             except Exception:
-                failures[program] = traceback.format_exc()
+                load_failures[program] = traceback.format_exc()
         elif kind == "drop":
             if unit_server := unit_servers.pop(program, None):
                 unit_server.close()
             slots.pop(program, None)
-        elif program in failures:
-            messages.send(server, ("failed", failures[program]))
+        elif program in load_failures:
+            messages.try_send(server, ("failed", load_failures[program]))
         else:
             task, offset, capacity = details
             slots[program].use(offset, capacity)
-            result = unit_servers[program].answer(UnitTask(*task))
+            result = _answer(unit_servers[program], UnitTask(*task), number)
             used = len(result.payload)
             data = pickle.dumps(result._replace(payload=None), 5)
-            messages.send(server, ("done", used, data, time.perf_counter()))
+            # Without a server, the next `receive` ends the loop.
+            messages.try_send(server, ("done", used, data, time.perf_counter()))
     for unit_server in unit_servers.values():
         unit_server.close()
+
+
+def _answer(server: UnitServer, task: UnitTask, number: int) -> TaskResult:
+    """Compute a unit; if there is no memory for it, the next request repeats it."""
+    try:
+        return server.answer(task)
+    except MemoryError as error:
+        failure = failures.pack_failure(error, number)
+        if server.tolerant:
+            failure = pickle.dumps((failure, None), 5)
+        before = task.position_before if task.sequential else (task.first,)
+        if task.request >= 0:
+            before = ANYWHERE
+        load = ProcessLoad(0.0, 0.0, 0.0)
+        payload = np.empty(0, np.uint8)
+        return TaskResult(_core.STATUS_ERROR, [], before, failure, payload, load)
 
 
 class PoolSlot:
@@ -110,7 +132,13 @@ class PoolSlot:
             received = messages.receive(self._server)
             if received is None:
                 raise ConnectionResetError("The server of the pool has ended.")
-            _, self._offset, self.capacity = received[0]
+            _, offset, self.capacity = received[0]
+            if offset < 0:
+                raise ArenaFull(
+                    f"An output needs {nbytes} bytes of shared memory, more than the"
+                    " pool has left. Use smaller batches, or keep fewer."
+                )
+            self._offset = offset
         return self._memory.address(self._offset)
 
     def commit(self, status: int, outputs: int, used: int, position: Position) -> None:

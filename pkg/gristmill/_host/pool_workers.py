@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import selectors
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gristmill import _core
 from gristmill._host import messages
 from gristmill._host.units import Unit
-from gristmill._host.zygote import PoolZygote
+from gristmill._host.zygote import LEAVE_S, PoolZygote
 from gristmill._workers.processes import fork
 
-# The pool fails after this many workers in a row ended before their first unit.
+# The pool fails after this many processes in a row ended before they computed a unit.
 MAX_FAILED_STARTS = 3
 # The size of the first slots.
 FIRST_SLOT_BYTES = 1 << 20
@@ -42,8 +44,10 @@ class PoolWorker:
 
     Attributes:
         number: Its number.
+        serial: The count of workers that were requested before it.
         connection: The socket to it.
         pid: Its process; 0 until it has started.
+        pidfd: The descriptor of the process; -1 until it has started.
         unit: The unit that it computes, or None.
         programs: The keys of the programs that it has.
         streams: The owned streams whose units it computes: the keys of programs, and
@@ -53,10 +57,12 @@ class PoolWorker:
         has_computed: Whether it has computed a unit.
     """
 
-    def __init__(self, number: int, connection: socket.socket) -> None:
+    def __init__(self, number: int, serial: int, connection: socket.socket) -> None:
         self.number = number
+        self.serial = serial
         self.connection = connection
         self.pid = 0
+        self.pidfd = -1
         self.unit: Unit | None = None
         self.programs: set[str] = set()
         self.streams: set[tuple[str, int]] = set()
@@ -67,8 +73,8 @@ class PoolWorker:
     def kill(self, reason: str) -> None:
         """Kill the process; the zygote will report its end."""
         self.end_reason = reason
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+        if self.pidfd >= 0:
+            _kill(self.pidfd)
 
 
 class PoolWorkers:
@@ -99,23 +105,34 @@ class PoolWorkers:
         self._count = 0
         self._cores: frozenset[int] = frozenset()
         self._workers: dict[int, PoolWorker] = {}
+        self._next_serial = 0
         # The worker that computes each owned stream: the key of a program, a number.
         self._owners: dict[tuple[str, int], PoolWorker] = {}
-        # The largest slot that each program has needed.
-        self._slot_bytes: dict[str, int] = {}
+        # The largest slot that was needed.
+        self._slot_bytes = FIRST_SLOT_BYTES
         self._failed_starts = 0
         self._loads_in_workers = False
+        # The socket to the zygote, its pid and its pidfd.
         self._zygote: socket.socket
+        self._zygote_pid = self._zygote_pidfd = -1
         self._start_zygote()
 
     def resize(self, count: int, cores: frozenset[int]) -> None:
         """Run `count` workers on the given cores."""
         self._cores = cores
         self._count = count
-        for worker in [*self._workers.values()][count:]:
-            worker.retires = True
+        for worker in [*self._workers.values()]:
+            worker.retires = worker.number >= count
             self._retire_if_idle(worker)
         self._start_missing()
+
+    def close(self) -> None:
+        """End the workers, after they have closed their streams."""
+        for worker in self._workers.values():
+            worker.connection.close()
+        self._zygote.close()
+        select.select([self._zygote_pidfd], [], [], 2 * LEAVE_S)
+        _kill(self._zygote_pidfd)
 
     def choose(self, unit: Unit) -> PoolWorker | None:
         """Return an idle worker that may compute a unit, or None."""
@@ -137,41 +154,53 @@ class PoolWorkers:
             owner.streams.add(stream)
         return owner if owner in idle else None
 
-    def compute(self, worker: PoolWorker, unit: Unit, program: bytes) -> bool:
+    def compute(
+        self, worker: PoolWorker, unit: Unit, programs: Mapping[str, bytes]
+    ) -> bool:
         """Have a worker compute a unit; return False if the memory is full.
 
         Args:
             worker: An idle worker.
             unit: The unit.
-            program: The pickled rest of its program.
+            programs: The pickled rests of all programs in use, by key.
         """
-        nbytes = self._slot_bytes.get(unit.program, FIRST_SLOT_BYTES)
         # Without a unit in progress, no memory may ever be returned.
         is_only = all(one.unit is None for one in self._workers.values())
-        slot = self.arena.take(nbytes, is_only)
+        slot = self.arena.take(self._slot_bytes, is_only)
         if slot is None:
             return False
         offset, capacity = slot
         unit.slot, unit.worker, worker.unit = offset, worker, unit
-        try:
+        task = "unit", unit.program, tuple(unit.task), offset, capacity
+        # Otherwise, the zygote will report that the worker has ended.
+        with contextlib.suppress(OSError):
+            for program in worker.programs - programs.keys():
+                messages.send(worker.connection, ("drop", program))
+                self._drop_program(worker, program)
             if unit.program not in worker.programs:
                 worker.programs.add(unit.program)
-                messages.send(worker.connection, ("program", unit.program, program))
-            messages.send(
-                worker.connection,
-                ("unit", unit.program, tuple(unit.task), offset, capacity),
-            )
-        except OSError:
-            pass  # The zygote will report that the worker has ended.
+                packed = programs[unit.program]
+                messages.send(worker.connection, ("program", unit.program, packed))
+            messages.send(worker.connection, task)
         return True
+
+    def _drop_program(self, worker: PoolWorker, program: str) -> None:
+        worker.programs.discard(program)
+        for stream in [one for one in worker.streams if one[0] == program]:
+            worker.streams.discard(stream)
+            del self._owners[stream]
+
+    # The zygote.
 
     def _start_zygote(self) -> None:
         ours, theirs = messages.new_pair()
-        listening = [*self._selector.get_map()]
+        server_fds = [*self._selector.get_map()]
+        if isinstance(self._selector, selectors.EpollSelector):
+            server_fds.append(self._selector.fileno())
 
         def run() -> None:
             # The copies of the server's descriptors would keep connections open.
-            for fd in listening:
+            for fd in server_fds:
                 os.close(fd)
             ours.close()
             PoolZygote(
@@ -182,7 +211,7 @@ class PoolWorkers:
                 loads_in_workers=self._loads_in_workers,
             ).run()
 
-        fork(run)
+        self._zygote_pid, self._zygote_pidfd = fork(run)
         theirs.close()
         self._zygote = ours
         self._watch(ours, self._hear_zygote)
@@ -195,7 +224,7 @@ class PoolWorkers:
         if received is None:
             self._replace_zygote()
             return
-        (kind, *details), _ = received
+        (kind, *details), fds = received
         if kind == "ready":
             self.is_ready = True
             self._start_missing()
@@ -207,36 +236,65 @@ class PoolWorkers:
             self._failed_starts = MAX_FAILED_STARTS
             self._events.on_failed(f"The pool cannot load the loader:\n{details[0]}")
         elif kind == "started":
-            number, pid = details
-            if worker := self._workers.get(number):
-                worker.pid = pid
-        else:
-            number, pid, status = details
-            worker = self._workers.get(number)
-            if worker is not None and worker.pid == pid:
-                self._remove(worker, _end_text(status))
-                self._start_missing()
+            worker = self._worker_with(*details[:2])
+            if worker is None:
+                os.close(fds[0])
+            else:
+                worker.pid, worker.pidfd = details[2], fds[0]
+        elif worker := self._worker_with(*details[:2]):
+            reason = _end_text(details[2])
+            is_failed_start = worker.unit is None and not worker.has_computed
+            self._remove(worker, reason)
+            if is_failed_start:
+                self._count_failed_start(reason)
+            self._start_missing()
+
+    def _worker_with(self, number: int, serial: int) -> PoolWorker | None:
+        """Return a worker; None if another one has its number now."""
+        worker = self._workers.get(number)
+        return worker if worker is not None and worker.serial == serial else None
 
     def _replace_zygote(self) -> None:
-        """Start another zygote, because this one has ended, with its workers."""
+        """Start another zygote in place of this one, which has ended or will."""
         self._selector.unregister(self._zygote)
         self._zygote.close()
         self.is_ready = False
+        _kill(self._zygote_pidfd)
+        status = os.waitpid(self._zygote_pid, 0)[1]
+        os.close(self._zygote_pidfd)
         for worker in [*self._workers.values()]:
+            if worker.pidfd >= 0:  # Wait until it no longer writes to its slot.
+                _kill(worker.pidfd)
+                select.select([worker.pidfd], [], [])
             self._remove(worker, "The process that had started it has ended.")
+        if not self._loads_in_workers:
+            self._count_failed_start(_end_text(status))
         if self._failed_starts < MAX_FAILED_STARTS:
-            self._failed_starts += not self._loads_in_workers
             self._start_zygote()
 
+    def _count_failed_start(self, reason: str) -> None:
+        self._failed_starts += 1
+        if self._failed_starts == MAX_FAILED_STARTS:
+            self._events.on_failed(
+                f"The pool gives up after {MAX_FAILED_STARTS} processes in a row ended"
+                f" before they computed anything. The last one: {reason}"
+            )
+
+    # The workers.
+
     def _start_missing(self) -> None:
-        while self.is_ready and len(self._workers) < self._count:
-            number = min(set(range(self._count)) - set(self._workers))
+        if not self.is_ready:
+            return
+        for number in sorted(set(range(self._count)) - set(self._workers)):
             ours, theirs = messages.new_pair()
-            worker = self._workers[number] = PoolWorker(number, ours)
+            worker = PoolWorker(number, self._next_serial, ours)
+            self._next_serial += 1
+            self._workers[number] = worker
             self._watch(ours, lambda worker=worker: self._hear(worker))
-            message = "start", number, self._count, self._cores
-            messages.send(self._zygote, message, theirs.fileno())
-            theirs.close()
+            message = number, worker.serial, self._count, self._cores
+            # Otherwise, the zygote has ended, and another one will start it.
+            with theirs, contextlib.suppress(OSError):
+                messages.send(self._zygote, message, theirs.fileno())
 
     def _hear(self, worker: PoolWorker) -> None:
         """Handle a message of a worker."""
@@ -253,16 +311,15 @@ class PoolWorkers:
         assert unit is not None
         if kind == "larger":
             self.arena.give_back(unit.slot)
-            slot = self.arena.take(details[0], True)
-            assert slot is not None
+            # No room at all is reported as offset -1.
+            slot = self.arena.take(details[0], True) or (-1, 0)
             unit.slot = slot[0]
-            messages.send(worker.connection, ("slot", *slot))
+            messages.try_send(worker.connection, ("slot", *slot))
             return
         used, result, ready_s = details
-        self._slot_bytes[unit.program] = max(
-            used, self._slot_bytes.get(unit.program, 0)
-        )
-        self.arena.charge_populated(unit.slot, used)
+        self._slot_bytes = max(used, self._slot_bytes)
+        if unit.slot >= 0:
+            self.arena.charge_populated(unit.slot, used)
         worker.unit = unit.worker = None
         worker.has_computed = True
         self._failed_starts = 0
@@ -273,13 +330,16 @@ class PoolWorkers:
     def _retire_if_idle(self, worker: PoolWorker) -> None:
         if worker.retires and worker.unit is None:
             self._remove(worker, "")
+            self._start_missing()
 
     def _remove(self, worker: PoolWorker, reason: str) -> None:
-        """Remove a worker that has ended or should end."""
+        """Remove a worker that has ended, or that is idle and should end."""
         del self._workers[worker.number]
         if worker.connection in self._selector.get_map():
             self._selector.unregister(worker.connection)
         worker.connection.close()
+        if worker.pidfd >= 0:
+            os.close(worker.pidfd)
         for stream in worker.streams:
             del self._owners[stream]
         unit, worker.unit = worker.unit, None
@@ -287,10 +347,11 @@ class PoolWorkers:
             unit.worker = None
             text = f"process {worker.pid} of the pool: {worker.end_reason or reason}"
             self._events.on_lost(unit, text)
-        elif reason and not worker.has_computed:
-            self._failed_starts += 1
-            if self._failed_starts >= MAX_FAILED_STARTS:
-                self._events.on_failed(f"The workers of the pool end: {reason}")
+
+
+def _kill(pidfd: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
 def _end_text(status: int) -> str:

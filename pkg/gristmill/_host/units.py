@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gristmill._pool.unit_task import UnitTask
 
 # The program, and the task without its attempt.
 Key = tuple[str, UnitTask]
+
+# A rank is not expected to request one of its last units again.
+HISTORY = 1024
 
 
 @dataclasses.dataclass(eq=False)
@@ -32,8 +35,8 @@ class Unit:
         slot: The offset of its slot; -1 if it has none.
         result: The bytes used in the slot, and the packed result; None before it is
             computed.
-        takers: The ranks that have requested it.
-        holders: The ranks that have views of it.
+        takers: The jobs that have requested it.
+        holders: The jobs that have views of it.
         expected: The ranks that have yet to request it.
     """
 
@@ -44,8 +47,8 @@ class Unit:
     worker: Any = None
     slot: int = -1
     result: tuple[Any, ...] | None = None
-    takers: set[int] = dataclasses.field(default_factory=set)
-    holders: set[int] = dataclasses.field(default_factory=set)
+    takers: set[Any] = dataclasses.field(default_factory=set)
+    holders: set[Any] = dataclasses.field(default_factory=set)
     expected: set[int] = dataclasses.field(default_factory=set)
 
     @property
@@ -62,17 +65,26 @@ class Unit:
 class Units:
     """The units of a pool, and the ranks that take them.
 
+    A lane has a `job`, which stands for one connection of a rank, and the job's `rank`.
+    A rank that connects again has another job, while arrays may view units of the old.
+
     Args:
-        ranks: The number of ranks that read the same units; 0 if each rank requests
+        members: The ranks that will read the same units; None if each rank requests
             units of its own.
         window: The number of units that are kept for ranks that have not taken them.
-        free: Called with each unit that is removed.
+        free: Called with each unit that is removed, perhaps again when its worker is
+            done.
     """
 
-    def __init__(self, ranks: int, window: int, free: Callable[[Unit], None]) -> None:
+    def __init__(
+        self,
+        members: Iterable[int] | None,
+        window: int,
+        free: Callable[[Unit], None],
+    ) -> None:
         # The ranks that will take the units that are requested from now on.
-        self._members = set(range(ranks))
-        self._shared = ranks > 0
+        self._members = set(members or ())
+        self._shared = members is not None
         self._window = window
         self._free = free
         self._next_number = 0
@@ -80,6 +92,8 @@ class Units:
         self._shared_by_key: dict[Key, Unit] = {}
         # The units that some rank is expected to request, oldest first.
         self._kept: dict[Unit, None] = {}
+        # For each rank, the hashes of the last keys that it requested, oldest first.
+        self._histories: dict[int, dict[int, None]] = {}
         # The units to compute, oldest first.
         self.queue: collections.deque[Unit] = collections.deque()
 
@@ -89,21 +103,32 @@ class Units:
             self._members.add(rank)
 
     def leave(self, rank: int) -> None:
-        """Forget a rank, and remove the units that no other rank uses."""
+        """Forget a rank, but not the views that it has."""
         self._members.discard(rank)
+        self._histories.pop(rank, None)
         for unit in [*self._by_number.values()]:
             unit.lanes = [lane for lane in unit.lanes if lane.rank != rank]
-            unit.holders.discard(rank)
             self._stop_expecting(unit, {rank})
             self.remove_unused(unit)
 
-    def find(self, key: Key, rank: int) -> Unit | None:
-        """Return the unit that other ranks have requested; None if `rank` had it.
+    def release_all(self, job: Any) -> None:
+        """Record that a job has no views anymore."""
+        for unit in [*self._by_number.values()]:
+            unit.takers.discard(job)
+            unit.holders.discard(job)
+            self.remove_unused(unit)
+
+    def programs(self) -> set[str]:
+        """Return the keys of the programs whose units may have to be computed."""
+        return {unit.program for unit in self._by_number.values()}
+
+    def find(self, key: Key, job: Any) -> Unit | None:
+        """Return the unit that other jobs have requested; None if `job` had it.
 
         A rank may have changed the elements of a unit that it had.
         """
         unit = self._shared_by_key.get(key)
-        return None if unit is None or rank in unit.takers else unit
+        return None if unit is None or job in unit.takers else unit
 
     def blocking_ranks(self, rank: int, waiting: set[int]) -> set[int]:
         """Return the ranks for which a rank has to wait before it gets a new unit.
@@ -129,7 +154,11 @@ class Units:
         # Otherwise, the rank repeats a unit that the others have or will get.
         if self._shared and key not in self._shared_by_key:
             self._shared_by_key[key] = unit
-            unit.expected = self._members - {rank}
+            unit.expected = {
+                member
+                for member in self._members - {rank}
+                if hash(key) not in self._histories.get(member, ())
+            }
             if unit.expected:
                 self._kept[unit] = None
         self.queue.append(unit)
@@ -138,28 +167,32 @@ class Units:
     def take(self, unit: Unit, lane: Any) -> None:
         """Record that a lane waits for a unit."""
         unit.lanes.append(lane)
-        unit.takers.add(lane.rank)
+        unit.takers.add(lane.job)
         self._stop_expecting(unit, {lane.rank})
+        if self._shared:
+            history = self._histories.setdefault(lane.rank, {})
+            history[hash(unit.key)] = None
+            if len(history) > HISTORY:
+                del history[next(iter(history))]
 
     def waited_for(self, lane: Any) -> list[Unit]:
         """Return the units that a lane waits for: one, or none."""
         return [unit for unit in self._by_number.values() if lane in unit.lanes]
 
-    def release(self, number: int, rank: int) -> None:
-        """Record that a rank has no views of a unit anymore."""
+    def release(self, number: int, job: Any) -> None:
+        """Record that a job has no views of a unit anymore."""
         if unit := self._by_number.get(number):
-            unit.holders.discard(rank)
+            unit.holders.discard(job)
             self.remove_unused(unit)
 
     def remove(self, unit: Unit) -> None:
         """Remove a unit, so that the next request for it computes it again."""
-        if self._by_number.pop(unit.number, None) is None:
-            return
-        if self._shared_by_key.get(unit.key) is unit:
-            del self._shared_by_key[unit.key]
-        self._kept.pop(unit, None)
-        if unit in self.queue:
-            self.queue.remove(unit)
+        if self._by_number.pop(unit.number, None) is not None:
+            if self._shared_by_key.get(unit.key) is unit:
+                del self._shared_by_key[unit.key]
+            self._kept.pop(unit, None)
+            if unit in self.queue:
+                self.queue.remove(unit)
         self._free(unit)
 
     def remove_unused(self, unit: Unit) -> None:

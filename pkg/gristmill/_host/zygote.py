@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import select
 import socket
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -26,6 +28,8 @@ from gristmill._workers.zygote import adopt_parent_state
 
 # The name of the processes, where {} stands for the worker's number.
 WORKER_NAME = "GristmillPool-{}"
+# The time that workers have to end after the server has ended in order, in s.
+LEAVE_S = 1.0
 
 
 class PoolZygote:
@@ -55,8 +59,8 @@ class PoolZygote:
         self._loads_in_workers = loads_in_workers
         # None until it is loaded: in this process, or in each worker.
         self._base: Any = None
-        # The pid, and the number, of each worker by its pidfd.
-        self._workers: dict[int, tuple[int, int]] = {}
+        # The pid, the number and the serial of each worker by its pidfd.
+        self._workers: dict[int, tuple[int, int, int]] = {}
 
     def run(self) -> None:
         """Load the program, then fork workers until the server closes its end."""
@@ -66,7 +70,7 @@ class PoolZygote:
             if not self._loads_in_workers:
                 self._base = self._load()
         except BaseException:
-            messages.send(self._server, ("failed", traceback.format_exc()))
+            self._report("failed", traceback.format_exc())
             return
         if not self._loads_in_workers and (threads := lasting_threads()):
             log.warning(
@@ -76,11 +80,11 @@ class PoolZygote:
                 " first use, not on import.",
                 threads,
             )
-            messages.send(self._server, ("threads",))
+            self._report("threads")
             return
         gc.collect()
         gc.freeze()  # The collector skips frozen objects, so forks share their pages.
-        messages.send(self._server, ("ready",))
+        self._report("ready")
         self._serve()
 
     def _load(self) -> Runnable:
@@ -89,37 +93,49 @@ class PoolZygote:
                 worker.run_main(self._state["main"])
             return worker.load(self._program_fd)
 
+    def _report(self, *message: Any, fds: tuple[int, ...] = ()) -> None:
+        messages.try_send(self._server, message, *fds)
+
     def _serve(self) -> None:
         """Start workers, and report their ends, until the server is gone."""
         poll = select.poll()
         poll.register(self._server, select.POLLIN)
-        while True:
-            for fd, _ in poll.poll():
+        # The server is gone from this time on.
+        end_s = math.inf
+        while self._workers or end_s == math.inf:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return  # This process ends, and so do its workers.
+            for fd, _ in poll.poll(None if end_s == math.inf else round(left_s * 1e3)):
                 if fd in self._workers:
                     poll.unregister(fd)
                     self._reap(fd)
                     continue
                 received = messages.receive(self._server)
                 if received is None:
-                    return
-                (_, number, workers, cores), (socket_fd,) = received
+                    poll.unregister(self._server)
+                    end_s = time.monotonic() + LEAVE_S
+                    continue
+                (number, serial, workers, cores), (socket_fd,) = received
                 with contextlib.suppress(OSError):  # Some may no longer be available.
                     os.sched_setaffinity(0, cores)
-                poll.register(self._start(number, workers, socket_fd), select.POLLIN)
+                pidfd = self._start(number, serial, workers, socket_fd)
+                poll.register(pidfd, select.POLLIN)
 
-    def _start(self, number: int, workers: int, socket_fd: int) -> int:
+    def _start(self, number: int, serial: int, workers: int, socket_fd: int) -> int:
         """Fork a worker; return its pidfd."""
 
         def run_child() -> None:
             for other in self._workers:
                 os.close(other)
             self._server.close()
-            self._run_worker(number, workers, socket.socket(fileno=socket_fd))
+            with socket.socket(fileno=socket_fd) as server:
+                self._run_worker(number, workers, server)
 
         pid, pidfd = fork(run_child)
         os.close(socket_fd)
-        self._workers[pidfd] = pid, number
-        messages.send(self._server, ("started", number, pid))
+        self._workers[pidfd] = pid, number, serial
+        self._report("started", number, serial, pid, fds=(pidfd,))
         return pidfd
 
     def _run_worker(self, number: int, workers: int, server: socket.socket) -> None:
@@ -141,10 +157,10 @@ class PoolZygote:
         gc.collect()
 
     def _reap(self, pidfd: int) -> None:
-        pid, number = self._workers.pop(pidfd)
+        pid, number, serial = self._workers.pop(pidfd)
         try:
             status = os.waitpid(pid, 0)[1]
         except ChildProcessError:  # User code has reaped it.
             status = 0
         os.close(pidfd)
-        messages.send(self._server, ("exited", number, pid, status))
+        self._report("exited", number, serial, status)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import fcntl
 import functools
+import itertools
 import os
 import threading
 import time
@@ -35,6 +36,7 @@ from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
 
 # Reported as the wait status of a lane, which has no process that exits.
 UNKNOWN_STATUS = -1
+_numbers = itertools.count()
 # A lane gives up a unit after this many workers in a row were lost by other causes.
 MAX_LOSSES = 20
 
@@ -101,12 +103,14 @@ class _Lanes:
         self._scheduler = scheduler
         self._payloads = _Payloads()
         self._owner_pid = os.getpid()
+        # The lanes of several schedulers may use the pool, see `followed_by`.
+        self._owner = f"{self._owner_pid}-{next(_numbers)}"
         # Set by `start` and `close`.  The lanes read `_closing`.
         self._started = self._closing = False
 
     def start(self) -> None:
         """Open the pool and start the threads."""
-        self.pool.open()
+        self.pool.open(self._owner)
         self._arena_fd = fcntl.fcntl(self._scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
         # Lanes write to it to request larger slots, and `close` to end
         # `_serve_notifications`.
@@ -155,13 +159,12 @@ class _Lanes:
         self._closing = True
         self._scheduler.close()
         if self._started:
-            self.pool.close()  # Ends the calls of lanes.
+            self.pool.close(self._owner)  # Ends the calls of lanes.
             os.eventfd_write(self._notify_fd, _CLOSE_VALUE)
             self._payloads.clear()
 
     def _lane_id(self, lane: int) -> Lane:
-        # The lanes of several schedulers may use the pool, see `followed_by`.
-        return str(id(self)), lane
+        return self._owner, lane
 
     def _run(self, lane: int) -> None:
         """Serve as one worker until the scheduler is closed."""

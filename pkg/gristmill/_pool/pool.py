@@ -54,8 +54,11 @@ class Pool(Protocol):
     def new_metrics(self) -> CallMetrics:
         """Return an object that measures the calls of one scheduler."""
 
-    def open(self) -> None:
+    def open(self, owner: str) -> None:
         """Start the workers if no user has opened the pool yet; does not wait for them.
+
+        Args:
+            owner: The owner of the lanes that will use it.
 
         Raises:
             Exception: The program cannot be pickled.
@@ -78,5 +81,5 @@ class Pool(Protocol):
     def resize(self, count: int) -> None:
         """Change the number of workers; others redo the units of removed ones."""
 
-    def close(self) -> None:
-        """End the workers, unless another user has the pool open."""
+    def close(self, owner: str) -> None:
+        """End the calls of a user's lanes, and the workers after the last user."""

@@ -70,7 +70,7 @@ class ActorPool:
         # or if there is no program.
         self._packed: Any = None
         self._settings: list[settings.Setting] = []
-        self._users = 0
+        self._users: set[str] = set()
         self.count = count
         # The actors that were requested and are not lost, started or not.
         self._actors: list[Actor] = []
@@ -88,10 +88,11 @@ class ActorPool:
     def new_metrics(self) -> metrics.RayMetrics:
         return metrics.RayMetrics()
 
-    def open(self) -> None:
+    def open(self, owner: str) -> None:
         with self._changed:
-            self._users += 1
-            if self._users == 1:
+            is_first = not self._users
+            self._users.add(owner)
+            if is_first:
                 if self._program is not None:
                     self._packed = put(self._program)
                     self._settings = settings.read_settings()
@@ -242,9 +243,9 @@ class ActorPool:
                 if actor.location is not None:
                     actor.handle.drop_program.remote(program)
 
-    def close(self) -> None:
+    def close(self, owner: str) -> None:
         with self._changed:
-            self._users -= 1
+            self._users.discard(owner)
             if self._users:
                 return
             self._closed = True

@@ -167,7 +167,7 @@ class Hub:
         self._computing_lanes: dict[Lane, Lane] = {}
         # The largest job sets the number of actors, see `_resize`.
         self._pool = ActorPool(None, 0, options, reports_progress=False)
-        self._pool.open()
+        self._pool.open("hub")
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
 
     def join(self, membership: Membership) -> str:
@@ -332,8 +332,7 @@ class Hub:
 
         Returns None if the job has not joined, or was removed.
         """
-        entry = self._jobs.get(job)
-        if entry is not None:
+        if (entry := self._jobs.get(job)) is not None:
             entry.last_call_s = time.monotonic()
         return entry
 
@@ -361,7 +360,7 @@ class Hub:
                 last_job_s = now
             # Read without the lock: a job that joins now starts another hub.
             elif self._pool.failure or now - last_job_s > IDLE_S:
-                self._pool.close()
+                self._pool.close("hub")
                 self._ray.kill(self._ray.get_runtime_context().current_actor)
                 return
 

@@ -69,8 +69,8 @@ class HubPool:
         self._parts = parts
         self._version = version
         self._job = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        # The number of calls of `open` without a `close` yet.
-        self._users = 0
+        # The owners of the lanes that use it.
+        self._users: set[str] = set()
         self._closing = threading.Event()
         self._membership: Membership | None = None
         # Held while joining a hub, so that only one thread does, and while `_hub` is
@@ -95,15 +95,16 @@ class HubPool:
     def new_metrics(self) -> RayMetrics:
         return RayMetrics()
 
-    def open(self) -> None:
+    def open(self, owner: str) -> None:
         """Join the hub, and wait until it has started; it does not reserve a CPU.
 
         Raises:
             ValueError: The hub of this name uses another version of Gristmill, other
                 options for actors, or another stream named `share`.
         """
-        self._users += 1
-        if self._users > 1:
+        is_first = not self._users
+        self._users.add(owner)
+        if not is_first:
             return
         self._membership = Membership(
             self._job,
@@ -179,8 +180,8 @@ class HubPool:
         if (hub := self._hub) is not None:
             hub.end_worker.remote(self._job, self._lane_number(lane))
 
-    def close(self) -> None:
-        self._users -= 1
+    def close(self, owner: str) -> None:
+        self._users.discard(owner)
         if self._users:
             return
         self._closing.set()
