@@ -97,7 +97,7 @@ class HostPool:
         self._address = Address(options.name)
         # The owners of the lanes that use it.
         self._users: set[str] = set()
-        self._closing = False
+        self._closing = threading.Event()
         # Held while this rank joins a server.
         self._lock = threading.Lock()
         # The connection to a server that this rank joins, or has joined last.
@@ -161,7 +161,7 @@ class HostPool:
                 log.warning("%s", self._slow_text(*details))
         except OSError as error:
             reason = f": {error}"
-        if self._closing or lane[0] not in self._users:
+        if self._closing.is_set() or lane[0] not in self._users:
             return None
         self._drop(membership)
         return WorkerLost(str(self), f"its server has ended{reason}", False)
@@ -190,7 +190,7 @@ class HostPool:
                 lanes = [lane for lane in membership.lanes if lane[0] == owner]
                 membership.end_lanes(lanes)
             return
-        self._closing = True
+        self._closing.set()
         if membership is not None:
             self._membership = None
             membership.leave()
@@ -203,7 +203,7 @@ class HostPool:
     def _replace_older(self) -> None:
         """Leave the pool with the older iterator of this process, if there is one."""
         key = os.getpid(), self._options.name, self._options.rank
-        if (older := _newest.get(key)) is not None and not older._closing:
+        if (older := _newest.get(key)) is not None and not older._closing.is_set():
             older.failure = (
                 f"This iterator has ended, because its process uses rank"
                 f" {self._options.rank} of {self} in a newer one. Pass another name to"
@@ -286,20 +286,26 @@ class HostPool:
             program = self._program_key, self._packed_program
             messages.send(connection, ("lane", membership.number, number, *program))
             # `close` may not have seen the connection.
-            if self._closing or lane[0] not in self._users:
+            if self._closing.is_set() or lane[0] not in self._users:
                 membership.end_lanes([lane])
         return connection
 
     def _joined(self) -> Membership | None:
         """Return the connection to the server; None if the pool has ended."""
         with self._lock:
-            if self._membership is None and not self._closing and not self.failure:
+            if (
+                self._membership is None
+                and not self._closing.is_set()
+                and not self.failure
+            ):
                 membership = self._join()
                 self._membership = membership
                 self._joins_again = True
-                if self._closing and membership is not None:  # `close` has missed it.
+                if (
+                    self._closing.is_set() and membership is not None
+                ):  # `close` has missed it.
                     membership.leave()
-            return None if self._closing else self._membership
+            return None if self._closing.is_set() else self._membership
 
     def _drop(self, membership: Membership) -> None:
         """Leave a server that is gone."""
@@ -313,13 +319,13 @@ class HostPool:
         for _ in range(MAX_ATTEMPTS):
             self._control = control = self._connect()
             membership = None
-            if control is not None and not self._closing:
+            if control is not None and not self._closing.is_set():
                 try:
                     membership = self._try_to_join(control)
                 finally:
                     if membership is None:
                         control.close()
-            if membership is not None or self.failure or self._closing:
+            if membership is not None or self.failure or self._closing.is_set():
                 return membership
             # The server was about to end, or another process was about to start one.
             time.sleep(RETRY_S)

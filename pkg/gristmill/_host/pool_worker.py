@@ -25,6 +25,8 @@ from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
 from gristmill.errors import ArenaFull
 from gristmill.sources._share import share_among
 
+NO_BYTES = np.empty(0, np.uint8)
+
 
 def serve(
     base: Runnable,
@@ -71,7 +73,7 @@ def serve(
             slots[program].use(offset, capacity)
             result = _answer(unit_servers[program], UnitTask(*task), number)
             used = len(result.payload)
-            data = pickle.dumps(result._replace(payload=None), 5)
+            data = pickle.dumps(result._replace(payload=NO_BYTES), 5)
             # Without a server, the next `receive` ends the loop.
             messages.try_send(server, ("done", used, data, time.perf_counter()))
     for unit_server in unit_servers.values():
@@ -90,8 +92,7 @@ def _answer(server: UnitServer, task: UnitTask, number: int) -> TaskResult:
         if task.request >= 0:
             before = ANYWHERE
         load = ProcessLoad(0.0, 0.0, 0.0)
-        payload = np.empty(0, np.uint8)
-        return TaskResult(_core.STATUS_ERROR, [], before, failure, payload, load)
+        return TaskResult(_core.STATUS_ERROR, [], before, failure, NO_BYTES, load)
 
 
 class PoolSlot:

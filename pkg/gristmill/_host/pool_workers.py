@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import selectors
@@ -194,7 +195,7 @@ class PoolWorkers:
 
     def _start_zygote(self) -> None:
         ours, theirs = messages.new_pair()
-        server_fds = [*self._selector.get_map()]
+        server_fds = [key.fd for key in self._selector.get_map().values()]
         if isinstance(self._selector, selectors.EpollSelector):
             server_fds.append(self._selector.fileno())
 
@@ -290,7 +291,7 @@ class PoolWorkers:
             worker = PoolWorker(number, self._next_serial, ours)
             self._next_serial += 1
             self._workers[number] = worker
-            self._watch(ours, lambda worker=worker: self._hear(worker))
+            self._watch(ours, functools.partial(self._hear, worker))
             message = number, worker.serial, self._count, self._cores
             # Otherwise, the zygote has ended, and another one will start it.
             with theirs, contextlib.suppress(OSError):

@@ -4,12 +4,14 @@ import random
 import select
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import gristmill as g
 from faults.toolbox import await_gone, children, wait_until, watched
 from gristmill import host
+from gristmill._host.address import Address
 
 RANKS = 2
 BATCH = 4
@@ -99,8 +101,8 @@ def pool_processes():
     servers = []
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         with contextlib.suppress(OSError):
-            line = open(f"/proc/{pid}/cmdline").read()
-            if f"run_server({NAME!r}" in line and pid not in SEEN:
+            line = Path(f"/proc/{pid}/cmdline").read_text()
+            if f"run_server({NAME!r}" in line:
                 servers.append(pid)
     roots = [pid for pid in servers if parent(pid) not in servers]
     zygotes = [child for pid in roots for child in children(pid)]
@@ -110,13 +112,12 @@ def pool_processes():
 
 def parent(pid):
     with contextlib.suppress(OSError):
-        return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
 
 
 mode, rank_kills, pool_kills, seed = sys.argv[1], *map(int, sys.argv[2:])
 NAME = f"kills-{os.getpid()}"
-SEEN: set[int] = set()
 OTHERS: list[int] = []
 chance = random.Random(seed)
 kills = ["rank"] * rank_kills + ["pool"] * pool_kills
@@ -129,7 +130,7 @@ for rank in range(RANKS):
     wanted.append([packed(batch) for batch in loader(records, shard, workers=0)])
 ranks = [Rank(rank, mode, records) for rank in range(RANKS)]
 positions = [0] * RANKS
-for number, kill in enumerate(kills):
+for kill in kills:
     for rank in range(RANKS):
         for _ in range(chance.randrange(2, 5)):
             if positions[rank] < len(wanted[rank]):
@@ -159,5 +160,5 @@ left = watched([pid for found in pool_processes().values() for pid in found])
 for rank in ranks:
     rank.end(kill=True)
 await_gone(left)
-assert NAME not in open("/proc/net/unix").read()
+assert Address(NAME).connect() is None
 print("identical after", len(kills), "kills")
