@@ -38,6 +38,8 @@ class HostWorkers:
     part: Part = WHOLE
 
     units_at_once = 1
+    # A rank has one iterator at a time, so trials use workers of their own.
+    allows_trials = False
 
     def __repr__(self) -> str:
         name, rank, ranks, mode = self.options[:4]

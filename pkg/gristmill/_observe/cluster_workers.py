@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from gristmill._base.report import Advice, Change, Report, Stage, WorkerLoad
-from gristmill._engine.remote import RemoteRun
 from gristmill._engine.worker_stats import RemoteStats
 from gristmill._observe.diagnosis import MIN_GAIN, MIN_WAITED
 
@@ -46,8 +45,9 @@ def usage_of(iterator: Any) -> RemoteStats | None:
 
 
 def _find_usages(iterator: Any) -> Iterator[RemoteStats]:
-    run = getattr(iterator, "_run", None)
-    usage = run.usage() if isinstance(run, RemoteRun) else None
+    # A torch loader's iterator has `usage` itself.
+    run = getattr(iterator, "_run", iterator)
+    usage = run.usage() if hasattr(run, "usage") else None
     if isinstance(usage, RemoteStats) and usage.received and usage.workers:
         yield usage
     for parent in getattr(iterator, "_parents", ()):

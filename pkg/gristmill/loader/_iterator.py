@@ -269,6 +269,9 @@ class LoaderTrial:
         if data_loader._remote.backend is not None:
             self.workers = 0  # No worker runs on this machine.
         loader = copy.copy(data_loader)
+        if not getattr(loader._remote.backend, "allows_trials", True):
+            loader._remote = dataclasses.replace(loader._remote, backend=None)
+            self.workers = loader._remote.workers
         policy = loader._error_policy
         # Bad records of a trial are not written to the quarantine file.
         loader._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)

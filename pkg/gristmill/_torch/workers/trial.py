@@ -46,7 +46,9 @@ class TorchTrial:
             if isinstance(sampler, Iterator):
                 raise NotTriedError("the sampler is consumed by drawing from it.")
         workers = self.workers + extra_workers
-        options = {"num_workers": workers, "persistent_workers": False}
+        options: dict[str, Any] = {"num_workers": workers}
+        # Also those of a loader that shares its workers are tried with own ones.
+        options |= {"persistent_workers": False, "_worker_backend": None}
         if workers and loader.prefetch_factor is None:
             options["prefetch_factor"] = DEFAULT_PREFETCH
         # Torch's `__setattr__` refuses to set `persistent_workers` again.
