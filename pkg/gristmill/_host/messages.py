@@ -10,6 +10,7 @@ import array
 import errno
 import os
 import pickle
+import select
 import socket
 from typing import Any
 
@@ -79,6 +80,13 @@ def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
             file.seek(0)
             packet = file.read()
     return pickle.loads(packet), fds
+
+
+def can_receive(peer: socket.socket) -> bool:
+    """Return whether a message, or the end of the peer, has arrived."""
+    poll = select.poll()
+    poll.register(peer, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def new_pair() -> tuple[socket.socket, socket.socket]:

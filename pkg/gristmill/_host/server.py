@@ -2,8 +2,7 @@
 
 One process, which belongs to no rank, with one thread.  The rank that found no server
 starts it, detached.  It ends when the last rank has left, and its workers end with it.
-Each rank has one connection for itself, and one for each of its lanes; a lane waits for
-one unit at a time.
+Each rank has a connection for itself, and one for each lane, which awaits one unit.
 """
 
 from __future__ import annotations
@@ -118,9 +117,10 @@ class Server:
 
     def _join(self, connection: socket.socket, joining: Joining, pid: int) -> None:
         """Add a rank, or refuse it."""
-        first, name = self._first, self._address.name
-        before = self._jobs.get(joining.rank)
-        refusal = self._failure
+        jobs, name, rank = self._jobs, self._address.name, joining.rank
+        while (before := jobs.get(rank)) and messages.can_receive(before.connection):
+            self._hear(before)  # It may have left.
+        first, refusal = self._first, self._failure
         if first is not None and not refusal:
             refusal = describe_difference(name, first, joining)
             if refusal and not self._jobs:  # Another server can serve this loader.
