@@ -89,8 +89,8 @@ def share(
 
     - A `gristmill.DataLoader` gives rank r what it would give with
       ``shard_options=ShardOptions(r, ranks)``: the elements ``r::ranks`` of its
-      sampler's order.  One with these options stays unchanged.  So does one of
-      `gristmill.load` with these options, in which a rank has contiguous records.
+      sampler's order.  One of `gristmill.load` gives what that would give with them:
+      contiguous records.  A loader that has these options stays unchanged.
     - In a chain with `mp_prefetch`, each `MapDataset` that the workers iterate over is
       replaced by its elements ``r::ranks``, or by piece r of each source with
       ``sequential_slice=True``.
@@ -133,7 +133,7 @@ def share(
         >>> loader = gristmill.load(range(8), num_epochs=1, worker_count=1)
         >>> batches = share(loader, name="example", rank=1, ranks=2)
         >>> list(batches)
-        [1, 3, 5, 7]
+        [4, 5, 6, 7]
     """
     options = _options_of(name, rank, ranks, Mode(mode), ahead)
     return _sharing_of(loader)(loader, options)

@@ -7,11 +7,13 @@ import dataclasses
 from typing import Any
 
 from gristmill._engine import arguments
+from gristmill._engine.compilation import differs_from_grain
 from gristmill._host.backend import HostWorkers
 from gristmill._host.client import HostPoolOptions
 from gristmill._host.mode import Mode
 from gristmill.loader import DataLoader, DataLoaderIterator
-from gristmill.sharding import ShardOptions
+from gristmill.samplers import IndexSampler
+from gristmill.sharding import NoSharding, ShardOptions
 
 
 def share_loader(
@@ -41,7 +43,7 @@ def share_loader(
     parts: dict[str, Any] = {
         "kind": "DataLoader",
         "data_source": loader._data_source,
-        "sampler": loader._sampler,
+        "sampler": _unsharded(loader._sampler),
         "operations": loader._operations,
         "streams": loader._program.streams,
         "on_error": (loader._error_policy.on_error, loader._error_policy.max_errors),
@@ -68,7 +70,21 @@ def _deal(shared: DataLoader[Any], options: HostPoolOptions) -> None:
         )
     shard = ShardOptions(options.rank, options.ranks, before.drop_remainder)
     streams = shared._program.streams
+    if shared._shards_sampler and isinstance(shared._sampler, IndexSampler):
+        shared._sampler = shared._sampler._with_shard_options(shard)
     arguments.check_ranks(shared._sampler, shard, shared._operations, streams)
     shared._shard_options = shard
     shared._program = shared._compile(streams)
-    shared._pipeline = dataclasses.replace(shared._pipeline, program=shared._program)
+    shared._pipeline = dataclasses.replace(
+        shared._pipeline,
+        program=shared._program,
+        sampler=repr(shared._sampler),
+        differs_from_grain=differs_from_grain(shared._sampler),
+    )
+
+
+def _unsharded(sampler: Any) -> Any:
+    """Return what is the same in the samplers of all ranks."""
+    if isinstance(sampler, IndexSampler):
+        return sampler._with_shard_options(NoSharding())
+    return sampler

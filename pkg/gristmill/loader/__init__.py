@@ -105,6 +105,9 @@ class DataLoader(Epochs, Reportable[T]):
         [[0, 10], [20, 30], [40]]
     """
 
+    # Whether `load` made it, whose `shard_options` are those of the sampler.
+    _shards_sampler = False
+
     @reject_torch_names(OF_LOADER)
     def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
@@ -415,7 +418,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     )
     if batch_size is not None:
         operations.append(transforms.Batch(batch_size, drop_remainder=drop_remainder))
-    return DataLoader(
+    loader = DataLoader[Any](
         data_source=source,
         sampler=sampler,
         operations=operations,
@@ -424,6 +427,8 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         workers=workers,
         worker_init_fn=worker_init_fn,
     )
+    loader._shards_sampler = True
+    return loader
 
 
 def __dir__() -> list[str]:

@@ -82,6 +82,16 @@ class IndexSampler(PlannedSampler):
         """
         return self._record_keys
 
+    def _with_shard_options(self, shard_options: ShardOptions) -> IndexSampler:
+        """Return the sampler of a shard, of the same records, order and seed."""
+        return IndexSampler(
+            num_records=self._num_records,
+            shard_options=shard_options,
+            shuffle=self._shuffle,
+            num_epochs=self._num_epochs,
+            seed=self._seed,
+        )
+
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         if count and not len(self._record_keys):
             raise self._empty_shard_error()

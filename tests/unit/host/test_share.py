@@ -228,3 +228,52 @@ def test_set_workers_keeps_outputs_and_order():
     outputs += take_in_turn([shared])[0]
     assert outputs == [*map(plain, make_loader(40, 2, False, 2, workers=0))]
     shared.close()
+
+
+@pytest.mark.parametrize("given_by", ["load", "sampler", "loader"])
+def test_sharded_loader_of_rank_is_unchanged(given_by):
+    def make(shard, workers=1):
+        sharded = given_by == "sampler"
+        if given_by == "load":
+            return gristmill.load(
+                range(20),
+                shuffle=True,
+                seed=1,
+                num_epochs=1,
+                shard_options=shard,
+                worker_count=workers,
+            )
+        sampler = gristmill.IndexSampler(
+            20, shard if sharded else gristmill.NoSharding(), True, 1, 1
+        )
+        return gristmill.DataLoader(
+            data_source=range(20),
+            sampler=sampler,
+            worker_count=workers,
+            shard_options=None if sharded else shard,
+        )
+
+    name = new_name()
+    shards = [ShardOptions(rank, 2) for rank in range(2)]
+    shared = [
+        gristmill.host.share(make(shard), name=name, rank=rank, ranks=2)
+        for rank, shard in enumerate(shards)
+    ]
+    own = [iter(make(shard)) for shard in shards]
+    check_ranks(shared, own, 3)
+
+
+def test_load_is_dealt_like_load_with_shard_options():
+    def make(shard, workers=1):
+        return gristmill.load(
+            range(21),
+            shuffle=True,
+            seed=1,
+            num_epochs=1,
+            shard_options=shard,
+            worker_count=workers,
+        )
+
+    shared = share_all(lambda: make(gristmill.NoSharding()), 2)
+    own = [iter(make(ShardOptions(rank, 2))) for rank in range(2)]
+    check_ranks(shared, own, 4)
