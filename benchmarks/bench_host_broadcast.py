@@ -108,7 +108,7 @@ QUESTION = Question(
     text="a committed batch of 19.3 MB to 8 ranks of one host",
     unit="us",
     contestants={"gristmill": _shared, "gloo": _gloo},
-    targets=(AtMost(200), AtLeast(100, ("gloo",))),
+    targets=(AtMost(200), AtLeast(10, ("gloo",))),
 )
 
 if __name__ == "__main__":
