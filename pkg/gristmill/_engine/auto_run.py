@@ -21,6 +21,7 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Runnable
 from gristmill._engine.worker_stats import LocalStats, RemoteStats
+from gristmill._engine.workers import check_no_backend
 
 # A measurement takes the first time, and if outputs are rare, up to the second one.
 MEASURE_NS, MAX_MEASURE_NS = 1_000_000_000, 4_000_000_000
@@ -49,6 +50,23 @@ class ChosenWorkers:
     """The last decision for a loader; its next iterator starts with that number."""
 
     count: int = 1
+
+
+def start_choice(name: str, count: object, workers: object) -> ChosenWorkers | None:
+    """Return a first decision if the number of workers is "auto", else None.
+
+    Args:
+        name: The name of the argument with the number.
+        count: The number, or "auto".
+        workers: The backend of the workers, which must be None for "auto".
+
+    Raises:
+        ValueError: A backend runs the workers.
+    """
+    if count != "auto":
+        return None
+    check_no_backend(name, workers)
+    return ChosenWorkers()
 
 
 class _Times:

@@ -16,16 +16,12 @@ from gristmill._base.torch_names import OF_LOAD, OF_LOADER, reject_torch_names
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
-from gristmill._engine.auto_run import AutoRun, ChosenWorkers
+from gristmill._engine.auto_run import AutoRun, start_choice
 from gristmill._engine.local import LocalRun
 from gristmill._engine.no_output import warn_of_no_output
 from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.workers import (
-    WorkerBackend,
-    check_backend,
-    check_no_backend,
-)
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator
@@ -145,9 +141,7 @@ class DataLoader(Epochs, Reportable[T]):
         self._multiprocessing_options = MultiprocessingOptions(
             count, worker_buffer_size, enable_profiling
         )
-        self._chosen = ChosenWorkers() if count == "auto" else None
-        if self._chosen is not None:
-            check_no_backend("worker_count", workers)
+        self._chosen = start_choice("worker_count", count, workers)
         self._remote = RemoteOptions(
             workers=1 if count == "auto" else count,
             buffer=int(worker_buffer_size),
@@ -208,32 +202,6 @@ class DataLoader(Epochs, Reportable[T]):
     def __bool__(self) -> bool:
         # Like Grain.  Without this method, `bool` would call `len`, which may raise.
         return True
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterators: its order and its random draws.
-
-        Epoch e has the records, their order, indices and random numbers of the e-th
-        epoch of a sampler with ``num_epochs=None``.  With ``num_epochs=n`` an iterator
-        returns n epochs, from the sampler's epoch ``n * epoch`` on; without an end it
-        starts at `epoch`.  Existing iterators stay in their epochs.
-
-        Args:
-            epoch: At least 0; a new loader has epoch 0.
-
-        Raises:
-            TypeError: The epoch is not an int, or the sampler is your own and has no
-                method ``set_epoch(epoch)``, which is called on a copy of it.
-            ValueError: The epoch is negative.
-            OverflowError: The epoch does not fit in 64 bits.
-
-        Example:
-            >>> loader = load(range(4), shuffle=True, seed=1, num_epochs=1)
-            >>> first = list(loader)
-            >>> loader.set_epoch(1)
-            >>> first, list(loader)
-            ([1, 2, 3, 0], [0, 3, 1, 2])
-        """
-        self._set_epoch(epoch)
 
     def replay(self, state: bytes) -> T:
         """Compute the output after a state again, here, and advance no iterator.

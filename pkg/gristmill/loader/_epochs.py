@@ -24,8 +24,30 @@ class Epochs:
     # None if all epochs are the same.
     _passes: PassCounter | None = None
 
-    def _set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterators; see `DataLoader.set_epoch`."""
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iterators: its order and its random draws.
+
+        Epoch e has the records, their order, indices and random numbers of the e-th
+        epoch of a sampler with ``num_epochs=None``.  With ``num_epochs=n`` an iterator
+        returns n epochs, from the sampler's epoch ``n * epoch`` on; without an end it
+        starts at `epoch`.  Existing iterators stay in their epochs.
+
+        Args:
+            epoch: At least 0; a new loader has epoch 0.
+
+        Raises:
+            TypeError: The epoch is not an int, or the sampler is your own and has no
+                method ``set_epoch(epoch)``, which is called on a copy of it.
+            ValueError: The epoch is negative.
+            OverflowError: The epoch does not fit in 64 bits.
+
+        Example:
+            >>> loader = gristmill.load(range(4), shuffle=True, seed=1, num_epochs=1)
+            >>> first = list(loader)
+            >>> loader.set_epoch(1)
+            >>> first, list(loader)
+            ([1, 2, 3, 0], [0, 3, 1, 2])
+        """
         epoch = check_epoch(epoch)
         compilation.in_epoch(self._program, epoch)  # Checks the epoch.
         self._epoch = epoch
