@@ -28,6 +28,7 @@ from gristmill.loader._iterator import DataLoaderIterator
 from gristmill.loader._load_arguments import Batching, Loading
 from gristmill.loader._reportable import Reportable
 from gristmill.loader._source_text import text_in_states
+from gristmill.loader._worker_counts import WorkerCounts
 from gristmill.operations import Operation
 from gristmill.options import (
     AUTO_STREAMS,
@@ -43,7 +44,7 @@ __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 _NO_SHARDING = sharding.NoSharding()
 
 
-class DataLoader(Epochs, Reportable[T]):
+class DataLoader(Epochs, WorkerCounts, Reportable[T]):
     """Reads records in the sampler's order and runs operations on them.
 
     Iterating returns the outputs of the last operation.  With ``Batch(B)`` an array
@@ -153,9 +154,7 @@ class DataLoader(Epochs, Reportable[T]):
         )
         self._shard_options = arguments.check_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
-        self._program = self._compile(int(streams or max(self._remote.workers, 1)))
-        if self._chosen is not None and streams is None and self._program.owned:
-            self._program = self._compile(AUTO_STREAMS)
+        self._program = self._compile_first(streams)
         arguments.check_ranks(
             sampler, self._shard_options, self._operations, self._program.streams
         )
@@ -173,25 +172,6 @@ class DataLoader(Epochs, Reportable[T]):
     def multiprocessing_options(self) -> MultiprocessingOptions:
         """Worker count and buffer size."""
         return self._multiprocessing_options
-
-    @property
-    def _local_num_workers(self) -> int:
-        # Other packages read this and the next property, private names of Grain.
-        return max(self._worker_count_of_states, 1)
-
-    @property
-    def _worker_count_of_states(self) -> int:
-        """The number of workers in states.
-
-        With "auto" it is the number of streams, which have the order of as many
-        workers.
-        """
-        count = self._multiprocessing_options.num_workers
-        return self._program.streams if count == "auto" else count
-
-    @property
-    def _global_num_workers(self) -> int:
-        return self._local_num_workers * self._shard_options.shard_count
 
     def __iter__(self) -> DataLoaderIterator[T]:
         return self._register(DataLoaderIterator(self, None))
@@ -224,6 +204,13 @@ class DataLoader(Epochs, Reportable[T]):
         finally:
             run.close()
         return output
+
+    def _compile_first(self, streams: int | None) -> compilation.LoaderProgram:
+        """Return the program for the argument `streams`."""
+        program = self._compile(int(streams or max(self._remote.workers, 1)))
+        if self._chosen is not None and streams is None and program.owned:
+            return self._compile(AUTO_STREAMS)
+        return program
 
     def _compile(self, streams: int) -> compilation.LoaderProgram:
         """Return the program for epoch 0 with a number of streams."""
@@ -386,7 +373,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     )
     if batch_size is not None:
         operations.append(transforms.Batch(batch_size, drop_remainder=drop_remainder))
-    loader = DataLoader[Any](
+    loader: DataLoader[Any] = DataLoader(
         data_source=source,
         sampler=sampler,
         operations=operations,
