@@ -36,7 +36,7 @@ class PoolEvents(Protocol):
     def on_computed(self, unit: Unit) -> None:
         """Handle that a unit was computed."""
 
-    def on_lost(self, unit: Unit, reason: str) -> None:
+    def on_lost(self, unit: Unit, worker: str, reason: str) -> None:
         """Handle that the worker of a unit was lost."""
 
 
@@ -132,8 +132,9 @@ class PoolWorkers:
         for worker in self._workers.values():
             worker.connection.close()
         self._zygote.close()
-        select.select([self._zygote_pidfd], [], [], 2 * LEAVE_S)
-        _kill(self._zygote_pidfd)
+        if self._zygote_pidfd >= 0:
+            _await_end(self._zygote_pidfd, 2 * LEAVE_S)
+            _kill(self._zygote_pidfd)
 
     def choose(self, unit: Unit) -> PoolWorker | None:
         """Return an idle worker that may compute a unit, or None."""
@@ -263,10 +264,11 @@ class PoolWorkers:
         _kill(self._zygote_pidfd)
         status = os.waitpid(self._zygote_pid, 0)[1]
         os.close(self._zygote_pidfd)
+        self._zygote_pidfd = -1
         for worker in [*self._workers.values()]:
             if worker.pidfd >= 0:  # Wait until it no longer writes to its slot.
                 _kill(worker.pidfd)
-                select.select([worker.pidfd], [], [])
+                _await_end(worker.pidfd)
             self._remove(worker, "The process that had started it has ended.")
         if not self._loads_in_workers:
             self._count_failed_start(_end_text(status))
@@ -346,8 +348,15 @@ class PoolWorkers:
         unit, worker.unit = worker.unit, None
         if unit is not None:
             unit.worker = None
-            text = f"process {worker.pid} of the pool: {worker.end_reason or reason}"
-            self._events.on_lost(unit, text)
+            name = f"process {worker.pid} of the pool"
+            self._events.on_lost(unit, name, worker.end_reason or reason)
+
+
+def _await_end(pidfd: int, timeout_s: float | None = None) -> None:
+    """Wait until a process has ended.  `select` takes descriptors below 1024 only."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll(None if timeout_s is None else timeout_s * 1e3)
 
 
 def _kill(pidfd: int) -> None:

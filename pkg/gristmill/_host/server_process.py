@@ -70,12 +70,9 @@ def run_server(name: str, listener_fd: int, state_fd: int) -> None:
         state = pickle.load(file)
     from gristmill._host.server import Server  # Ranks do not need it.
 
-    address = Address(name)
     listener = socket.socket(fileno=listener_fd)
     try:
-        Server(address, listener, state).run()
+        Server(Address(name), listener, state).run()
     except Exception:
         log.error("The pool %r failed:\n%s", name, traceback.format_exc())
         raise
-    finally:
-        address.remove()
