@@ -8,7 +8,6 @@ import pytest
 import gristmill
 from gristmill import host
 from gristmill._host.address import Address
-from support.waiting import wait_for
 
 
 @pytest.fixture
@@ -46,12 +45,3 @@ def test_pool_of_another_user_raises_permission_error(path, monkeypatch):
         monkeypatch.setattr(os, "getuid", lambda: 12345)
         with pytest.raises(PermissionError, match="must belong to user 12345, who"):
             address.connect()
-
-
-def test_pool_at_a_path_removes_its_socket(path):
-    loader = gristmill.load(range(3), num_epochs=1, worker_count=1)
-    shared = host.share(loader, name=path, rank=0, ranks=1)
-    assert [*shared] == [0, 1, 2]
-    shared.close()
-    wait_for(lambda: not os.path.exists(path))
-    assert Address(path).connect() is None

@@ -9,17 +9,16 @@ from gristmill._host.address import Address
 from gristmill._host.joining import Joining
 from gristmill._host.mode import Mode
 from gristmill._pool.unit_task import UnitTask
-from support.ranks import new_name
 
 JOINING = Joining("1", 77, 0, 2, Mode.BROADCAST, 1, 1, 0, frozenset({0}), False, {})
 
 
 @pytest.fixture
-def pool(monkeypatch):
+def pool(monkeypatch, tmp_path):
     """Yield the server, and a function that connects to it and sends a message."""
     monkeypatch.setattr(server, "SLOW_S", 0.0)
     monkeypatch.setattr(server, "TICK_S", 0.01)
-    address = Address(new_name())
+    address = Address(str(tmp_path / "pool"))
     served = server.Server(address, address.listen(), {})
     connections = []
 
@@ -36,6 +35,7 @@ def pool(monkeypatch):
     for connection in connections:
         connection.close()
     thread.join()
+    assert not (tmp_path / "pool").exists()
 
 
 def receive(connection):
