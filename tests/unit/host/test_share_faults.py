@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -24,6 +25,11 @@ class FailAtFive(gristmill.MapTransform):
         if number == 5:
             raise KeyError("five")
         return number
+
+
+class FileLimit(gristmill.MapTransform):
+    def map(self, number):
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class EndProcess:
@@ -152,3 +158,18 @@ def test_newer_iterator_continues_while_arrays_of_the_older_are_kept():
     expected = [*map(plain, load(workers=0))]
     assert take_in_turn(share_all(load, 1, name)) == [expected]
     assert [*map(plain, kept)] == expected[:4]
+
+
+def test_server_may_open_more_files_than_workers():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = min(soft, 500)
+    name = new_name()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        (shared,) = share_all(lambda: load(step=FileLimit), 1, name)
+        assert next(shared).tolist() == [few, few]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = {resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in server_of(name)}
+    assert limits == {(few, hard), (hard, hard)}
+    shared.close()
