@@ -36,8 +36,8 @@ class PoolEvents(Protocol):
     def on_computed(self, unit: Unit) -> None:
         """Handle that a unit was computed."""
 
-    def on_lost(self, unit: Unit, worker: str, reason: str) -> None:
-        """Handle that the worker of a unit was lost."""
+    def on_lost(self, unit: Unit, worker: str, reason: str, blamed: bool) -> None:
+        """Handle that the worker of a unit was lost, perhaps because of the unit."""
 
 
 class PoolWorker:
@@ -269,7 +269,8 @@ class PoolWorkers:
             if worker.pidfd >= 0:  # Wait until it no longer writes to its slot.
                 _kill(worker.pidfd)
                 _await_end(worker.pidfd)
-            self._remove(worker, "The process that had started it has ended.")
+            reason = "The process that had started it has ended."
+            self._remove(worker, reason, blames_unit=False)
         if not self._loads_in_workers:
             self._count_failed_start(_end_text(status))
         if self._failed_starts < MAX_FAILED_STARTS:
@@ -305,6 +306,7 @@ class PoolWorkers:
         if received is None:
             # The zygote will report the reason.
             self._selector.unregister(worker.connection)
+            worker.retires = True  # So that it gets no unit, which would be blamed.
             return
         (kind, *details), _ = received
         unit = worker.unit
@@ -335,7 +337,9 @@ class PoolWorkers:
             self._remove(worker, "")
             self._start_missing()
 
-    def _remove(self, worker: PoolWorker, reason: str) -> None:
+    def _remove(
+        self, worker: PoolWorker, reason: str, *, blames_unit: bool = True
+    ) -> None:
         """Remove a worker that has ended, or that is idle and should end."""
         del self._workers[worker.number]
         if worker.connection in self._selector.get_map():
@@ -349,7 +353,8 @@ class PoolWorkers:
         if unit is not None:
             unit.worker = None
             name = f"process {worker.pid} of the pool"
-            self._events.on_lost(unit, name, worker.end_reason or reason)
+            reason = worker.end_reason or reason
+            self._events.on_lost(unit, name, reason, blames_unit)
 
 
 def _await_end(pidfd: int, timeout_s: float | None = None) -> None:

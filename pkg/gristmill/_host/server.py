@@ -247,13 +247,13 @@ class Server:
             self._send(job, ("refused", reason))
             self._leave(job)
 
-    def on_lost(self, unit: Unit, worker: str, reason: str) -> None:
+    def on_lost(self, unit: Unit, worker: str, reason: str, blamed: bool) -> None:
         """Report to the lanes of a unit that its worker was lost."""
         lanes, unit.lanes = unit.lanes, []
         self._units.remove(unit)
         for number, lane in enumerate(lanes):
             # The first lane counts the loss, so the others must not.
-            self._reply(lane, ("lost", worker, reason, number == 0))
+            self._reply(lane, ("lost", worker, reason, blamed and number == 0))
 
     def _welcome(self, job: Job) -> None:
         assert self._workers is not None

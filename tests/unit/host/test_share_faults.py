@@ -66,6 +66,16 @@ def server_of(name):
     return found
 
 
+def zygotes_of(name):
+    """Return the pid of the process that is both a child and a parent, if any."""
+    parents = {}
+    for pid in server_of(name):
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            parents[pid] = int(stat.rpartition(")")[2].split()[1])
+    return {pid for pid in parents.values() if parents.get(pid) in parents}
+
+
 @pytest.mark.parametrize("mode", ["deal", "broadcast"])
 def test_kept_batches_beyond_the_memory_limit_do_not_stop_ranks(mode):
     def make():
@@ -173,3 +183,17 @@ def test_server_may_open_more_files_than_workers():
     limits = {resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in server_of(name)}
     assert limits == {(few, hard), (hard, hard)}
     shared.close()
+
+
+def test_loss_of_all_workers_with_their_parent_is_no_restart_of_a_unit():
+    name = new_name()
+    (shared,) = share_all(lambda: load(max_restarts=0), 1, name)
+    kept = [next(shared)]
+    for _ in range(2):
+        wait_for(lambda: zygotes_of(name))
+        (zygote,) = zygotes_of(name)
+        os.kill(zygote, signal.SIGKILL)
+        kept.append(next(shared))
+    kept += [*shared]
+    shared.close()
+    assert [*map(plain, kept)] == [*map(plain, load(workers=0))]
