@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import socket
+import stat
 import struct
 from collections.abc import Iterator
 
@@ -74,7 +75,12 @@ class Address:
         return connection
 
     def listen(self) -> socket.socket | None:
-        """Return a socket that listens; None if another process listens already."""
+        """Return a socket that listens; None if another process listens already.
+
+        Raises:
+            FileExistsError: The path is that of a file which is not a socket.
+            OSError: The path cannot be used.
+        """
         listener = _new_socket()
         with self._exclusive():
             if self.is_path and not self._remove_stale():
@@ -117,7 +123,12 @@ class Address:
             return False
         except FileNotFoundError:
             return True
-        except ConnectionRefusedError:
+        except ConnectionRefusedError:  # Other files refuse connections, too.
+            if not stat.S_ISSOCK(os.stat(self._address).st_mode):
+                raise FileExistsError(
+                    f"The name of a pool with a slash must be the path of a socket, or"
+                    f" a new path, but {self.name!r} is another file. Use another path."
+                ) from None
             os.unlink(self._address)
             return True
         finally:

@@ -154,7 +154,7 @@ class HostPool:
                 if kind == "computed":
                     return self._take(membership, *details)
                 if kind == "lost":
-                    return WorkerLost("", *details)
+                    return WorkerLost(*details)
                 if kind == "failed":
                     self.failure = details[0]
                     return None
@@ -187,7 +187,7 @@ class HostPool:
         membership = self._membership
         if self._users:
             if membership is not None:
-                lanes = [lane for lane in membership.lanes if lane[0] == owner]
+                lanes = [lane for lane in [*membership.lanes] if lane[0] == owner]
                 membership.end_lanes(lanes)
             return
         self._closing.set()

@@ -45,7 +45,9 @@ def find_launch(mode: Mode) -> Launch | None:
     # The launchers that a program calls itself come first: they may run under Slurm.
     sources: list[Callable[[Mode], Launch | None]]
     sources = [_of_torchrun, _of_mpirun, _of_jax, _of_slurm]
-    return next((launch for find in sources if (launch := find(mode))), None)
+    launch = next((launch for find in sources if (launch := find(mode))), None)
+    # A name with a slash would be the path of a socket.
+    return launch and launch._replace(name=launch.name.replace("/", "|"))
 
 
 def count_ranks_of_host() -> int:

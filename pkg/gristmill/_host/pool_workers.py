@@ -36,8 +36,8 @@ class PoolEvents(Protocol):
     def on_computed(self, unit: Unit) -> None:
         """Handle that a unit was computed."""
 
-    def on_lost(self, unit: Unit, reason: str) -> None:
-        """Handle that the worker of a unit was lost."""
+    def on_lost(self, unit: Unit, worker: str, reason: str, blamed: bool) -> None:
+        """Handle that the worker of a unit was lost, perhaps because of the unit."""
 
 
 class PoolWorker:
@@ -132,8 +132,9 @@ class PoolWorkers:
         for worker in self._workers.values():
             worker.connection.close()
         self._zygote.close()
-        select.select([self._zygote_pidfd], [], [], 2 * LEAVE_S)
-        _kill(self._zygote_pidfd)
+        if self._zygote_pidfd >= 0:
+            _await_end(self._zygote_pidfd, 2 * LEAVE_S)
+            _kill(self._zygote_pidfd)
 
     def choose(self, unit: Unit) -> PoolWorker | None:
         """Return an idle worker that may compute a unit, or None."""
@@ -263,11 +264,13 @@ class PoolWorkers:
         _kill(self._zygote_pidfd)
         status = os.waitpid(self._zygote_pid, 0)[1]
         os.close(self._zygote_pidfd)
+        self._zygote_pidfd = -1
         for worker in [*self._workers.values()]:
             if worker.pidfd >= 0:  # Wait until it no longer writes to its slot.
                 _kill(worker.pidfd)
-                select.select([worker.pidfd], [], [])
-            self._remove(worker, "The process that had started it has ended.")
+                _await_end(worker.pidfd)
+            reason = "The process that had started it has ended."
+            self._remove(worker, reason, blames_unit=False)
         if not self._loads_in_workers:
             self._count_failed_start(_end_text(status))
         if self._failed_starts < MAX_FAILED_STARTS:
@@ -303,6 +306,7 @@ class PoolWorkers:
         if received is None:
             # The zygote will report the reason.
             self._selector.unregister(worker.connection)
+            worker.retires = True  # So that it gets no unit, which would be blamed.
             return
         (kind, *details), _ = received
         unit = worker.unit
@@ -333,7 +337,9 @@ class PoolWorkers:
             self._remove(worker, "")
             self._start_missing()
 
-    def _remove(self, worker: PoolWorker, reason: str) -> None:
+    def _remove(
+        self, worker: PoolWorker, reason: str, *, blames_unit: bool = True
+    ) -> None:
         """Remove a worker that has ended, or that is idle and should end."""
         del self._workers[worker.number]
         if worker.connection in self._selector.get_map():
@@ -346,8 +352,16 @@ class PoolWorkers:
         unit, worker.unit = worker.unit, None
         if unit is not None:
             unit.worker = None
-            text = f"process {worker.pid} of the pool: {worker.end_reason or reason}"
-            self._events.on_lost(unit, text)
+            name = f"process {worker.pid} of the pool"
+            reason = worker.end_reason or reason
+            self._events.on_lost(unit, name, reason, blames_unit)
+
+
+def _await_end(pidfd: int, timeout_s: float | None = None) -> None:
+    """Wait until a process has ended.  `select` takes descriptors below 1024 only."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll(None if timeout_s is None else timeout_s * 1e3)
 
 
 def _kill(pidfd: int) -> None:

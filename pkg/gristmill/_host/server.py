@@ -8,6 +8,7 @@ Each rank has a connection for itself, and one for each lane, which awaits one u
 from __future__ import annotations
 
 import os
+import secrets
 import selectors
 import socket
 import time
@@ -24,8 +25,7 @@ from gristmill._host.pool_workers import PoolWorker, PoolWorkers
 from gristmill._host.units import Unit, Units
 from gristmill._pool.unit_task import UnitTask
 
-# After the last rank has left, the server waits this long for the next epoch, in s.
-# It does not wait if the last rank was killed.
+# The wait for the next epoch after the last rank has left, unless it was killed, in s.
 LINGER_S = 2.0
 # A rank whose requests wait this long gets a message that names the slow ranks, in s.
 SLOW_S = 10.0
@@ -53,7 +53,8 @@ class Server:
         self._guests = 0
         # The ranks that have joined, by rank.
         self._jobs: dict[int, Job] = {}
-        self._next_job = 0
+        # Random, so that a rank does not reach another job of the next server with it.
+        self._next_job = secrets.randbits(48)
         # The pickled rests of the ranks' programs, by key.
         self._programs: dict[str, bytes] = {}
         # The first rank's message, which the others have to match.
@@ -62,8 +63,7 @@ class Server:
         self._units = Units(None, 1, self._free)
         # The reason why no unit will be computed; empty if there is none.
         self._failure = ""
-        # The time at which the server ends if no rank joins.  The rank that starts the
-        # server has connected before.
+        # The time at which the server ends without ranks.  Its starter has connected.
         self._end_s = time.monotonic() + LINGER_S
 
     def run(self) -> None:
@@ -176,7 +176,7 @@ class Server:
             self._adjust_workers()
         elif kind == "kill":
             if worker := self._worker_for(job, details[0]):
-                worker.kill("it did not answer, so it was ended")
+                worker.kill("It did not answer, so it was ended.")
         elif kind == "leave":
             self._leave(job, linger_s=LINGER_S)
 
@@ -247,13 +247,13 @@ class Server:
             self._send(job, ("refused", reason))
             self._leave(job)
 
-    def on_lost(self, unit: Unit, reason: str) -> None:
+    def on_lost(self, unit: Unit, worker: str, reason: str, blamed: bool) -> None:
         """Report to the lanes of a unit that its worker was lost."""
         lanes, unit.lanes = unit.lanes, []
         self._units.remove(unit)
         for number, lane in enumerate(lanes):
             # The first lane counts the loss, so the others must not.
-            self._reply(lane, ("lost", reason, number == 0))
+            self._reply(lane, ("lost", worker, reason, blamed and number == 0))
 
     def _welcome(self, job: Job) -> None:
         assert self._workers is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import signal
 import socket
 import subprocess
@@ -68,14 +69,15 @@ def run_server(name: str, listener_fd: int, state_fd: int) -> None:
     with open(state_fd, "rb") as file:
         file.seek(0)
         state = pickle.load(file)
+    # Each lane of each rank has a connection.  The zygote restores the limit, since
+    # `select` in users' code takes descriptors below 1024 only.
+    state["file_limit"] = limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
     from gristmill._host.server import Server  # Ranks do not need it.
 
-    address = Address(name)
     listener = socket.socket(fileno=listener_fd)
     try:
-        Server(address, listener, state).run()
+        Server(Address(name), listener, state).run()
     except Exception:
         log.error("The pool %r failed:\n%s", name, traceback.format_exc())
         raise
-    finally:
-        address.remove()

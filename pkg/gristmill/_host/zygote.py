@@ -6,6 +6,7 @@ import contextlib
 import gc
 import math
 import os
+import resource
 import select
 import socket
 import sys
@@ -65,6 +66,7 @@ class PoolZygote:
     def run(self) -> None:
         """Load the program, then fork workers until the server closes its end."""
         nesting.become_worker()
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._state["file_limit"])
         try:
             adopt_parent_state(self._state)
             if not self._loads_in_workers:

@@ -71,6 +71,11 @@ def test_torchrun_without_id_is_named_by_its_address(set_variables):
     assert find_launch(Mode.DEAL) == Launch("torchrun node3:29500", 5, 8)
 
 
+def test_name_with_slash_is_not_a_path(set_variables):
+    set_variables({**TORCHRUN, "TORCHELASTIC_RUN_ID": "team/run"})
+    assert find_launch(Mode.DEAL) == Launch("torchrun team|run", 5, 8)
+
+
 @pytest.mark.parametrize(("node", "ranks"), [("0", 2), ("2", 2), ("3", 5)])
 def test_slurm_step_has_tasks_of_each_node(set_variables, node, ranks):
     tasks = {"SLURM_STEP_TASKS_PER_NODE": "2(x3),5", "SLURM_NODEID": node}

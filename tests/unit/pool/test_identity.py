@@ -46,6 +46,7 @@ def made():
         {"b": 2, "a": 1},
         list(range(1000)),
         list(range(1001)),
+        [*range(500), 0, *range(501, 1000)],
         range(10),
         range(11),
         np.arange(3),

@@ -1,0 +1,199 @@
+"""Kept arrays, errors and lost processes do not change the outputs of ranks."""
+
+import contextlib
+import os
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gristmill
+from gristmill import host
+from support.ranks import new_name, plain, share_all, take_in_turn
+from support.waiting import wait_for
+
+
+class Rows(gristmill.MapTransform):
+    def map(self, number):
+        return np.full(5000, number)
+
+
+class FailAtFive(gristmill.MapTransform):
+    def map(self, number):
+        if number == 5:
+            raise KeyError("five")
+        return number
+
+
+class FileLimit(gristmill.MapTransform):
+    def map(self, number):
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class EndProcess:
+    """A source that ends each process that unpickles it."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, key):
+        return key
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+def load(records=24, step=Rows, batch=2, workers=2, **options):
+    return gristmill.DataLoader(
+        data_source=range(records),
+        sampler=gristmill.SequentialSampler(records),
+        operations=[step(), gristmill.Batch(batch)],
+        worker_count=workers,
+        streams=2,
+        **options,
+    )
+
+
+def server_of(name):
+    """Return the pids of a pool's server, its zygote and its workers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"run_server({name!r}" in path.read_text():
+                found.append(int(path.parent.name))
+    return found
+
+
+def zygotes_of(name):
+    """Return the pid of the process that is both a child and a parent, if any."""
+    parents = {}
+    for pid in server_of(name):
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            parents[pid] = int(stat.rpartition(")")[2].split()[1])
+    return {pid for pid in parents.values() if parents.get(pid) in parents}
+
+
+@pytest.mark.parametrize("mode", ["deal", "broadcast"])
+def test_kept_batches_beyond_the_memory_limit_do_not_stop_ranks(mode):
+    def make():
+        return load(memory_limit=1 << 20)
+
+    shared = share_all(make, 2, mode=mode, ahead=2)
+    kept = [[], []]
+    for _ in range(6 if mode == "deal" else 12):
+        for rank in range(2):
+            kept[rank].append(next(shared[rank]))
+    shards = [gristmill.ShardOptions(rank, 2) for rank in range(2)]
+    for rank, batches in enumerate(kept):
+        options = {"shard_options": shards[rank]} if mode == "deal" else {}
+        assert [*map(plain, batches)] == [*map(plain, load(workers=0, **options))]
+    for iterator in shared:
+        iterator.close()
+
+
+@pytest.mark.parametrize("mode", ["deal", "broadcast"])
+def test_error_of_a_step_is_raised_where_it_is_without_share(mode):
+    shared = share_all(lambda: load(step=FailAtFive, batch=1), 1, mode=mode)
+    (shared,) = shared
+    assert [int(next(shared)[0]) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(KeyError, match="five"):
+        next(shared)
+    shared.close()
+
+
+def test_kept_arrays_outlive_states_workers_iterator_and_pool():
+    name = new_name()
+    (shared,) = share_all(load, 1, name, "broadcast")
+    expected = [plain(batch) for batch in load(workers=0)]
+    start, kept = shared.get_state(), []
+    for count, workers in ((3, 3), (6, 1), (12, 2)):
+        shared.set_state(start)
+        kept += [(number, next(shared)) for number in range(count)]
+        shared.set_workers(workers)
+    shared.close()
+    for pid in server_of(name):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not server_of(name))
+    for number, batch in kept:
+        assert plain(batch) == expected[number]
+
+
+def test_pool_that_is_killed_starts_again_and_loses_no_batch():
+    name = new_name()
+    (shared,) = share_all(load, 1, name)
+    kept = [next(shared)]
+    for pid in server_of(name):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    kept += [*shared]
+    shared.close()
+    assert [*map(plain, kept)] == [*map(plain, load(workers=0))]
+
+
+def test_worker_that_always_ends_is_named_in_the_error():
+    (shared,) = share_all(lambda: load(step=EndWorker, max_restarts=0), 1)
+    with pytest.raises(gristmill.WorkerDied, match=r"process \d+ of the pool was lost"):
+        next(shared)
+    shared.close()
+
+
+class EndWorker(gristmill.MapTransform):
+    def map(self, number):
+        os._exit(4)
+
+
+def test_pool_whose_program_ends_processes_gives_up(capfd):
+    name = new_name()
+    loader = gristmill.DataLoader(
+        data_source=EndProcess(),
+        sampler=gristmill.SequentialSampler(3),
+        worker_count=1,
+    )
+    shared = host.share(loader, name=name, rank=0, ranks=1)
+    with pytest.raises(ValueError, match=r"gives up after 3 .* exit code 3"):
+        next(shared)
+    wait_for(lambda: not server_of(name))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_newer_iterator_continues_while_arrays_of_the_older_are_kept():
+    name = new_name()
+    (older,) = share_all(load, 1, name)
+    kept = [next(older) for _ in range(4)]
+    older.close()
+    expected = [*map(plain, load(workers=0))]
+    assert take_in_turn(share_all(load, 1, name)) == [expected]
+    assert [*map(plain, kept)] == expected[:4]
+
+
+def test_server_may_open_more_files_than_workers():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = min(soft, 500)
+    name = new_name()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        (shared,) = share_all(lambda: load(step=FileLimit), 1, name)
+        assert next(shared).tolist() == [few, few]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = {resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in server_of(name)}
+    assert limits == {(few, hard), (hard, hard)}
+    shared.close()
+
+
+def test_loss_of_all_workers_with_their_parent_is_no_restart_of_a_unit():
+    name = new_name()
+    (shared,) = share_all(lambda: load(max_restarts=0), 1, name)
+    kept = [next(shared)]
+    for _ in range(2):
+        wait_for(lambda: zygotes_of(name))
+        (zygote,) = zygotes_of(name)
+        os.kill(zygote, signal.SIGKILL)
+        kept.append(next(shared))
+    kept += [*shared]
+    shared.close()
+    assert [*map(plain, kept)] == [*map(plain, load(workers=0))]
