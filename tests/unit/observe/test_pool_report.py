@@ -45,10 +45,10 @@ def test_advice_for_small_outputs_is_that_of_pool():
 
 @pytest.mark.parametrize("is_last", [True, False])
 def test_trials_of_shared_chain_do_not_end_its_iterator(is_last):
-    chain = gristmill.MapDataset.range(60).to_iter_dataset()
+    chain = gristmill.MapDataset.range(600).to_iter_dataset()
     chain = chain.mp_prefetch(gristmill.MultiprocessingOptions(1), streams=1)
     (shared,) = share_all(lambda: chain if is_last else chain.batch(1), 1)
     first = [next(shared) for _ in range(20)]
     report = shared.report(verify=True, seconds=0.01)
     assert report.checks or report.notes
-    assert [*first, *shared] == [*range(60)]
+    assert [*first, *shared] == [*range(600)]
