@@ -63,11 +63,12 @@ def with_usage(report: Report, usage: RemoteStats) -> Report:
     """Add the workers of a pool to a report, and find out whether they limit.
 
     Args:
-        report: The report without them; stages are kept, if it has any.
+        report: The report without them; stages in actors are kept, if it has any.
         usage: The usage of the workers.
     """
     times = _OutputTimes.of(report, usage)
-    if not any(stage.kind == "transport" for stage in report.stages):
+    is_measured = any(stage.kind == "transport" for stage in report.stages)
+    if usage.workers_text == "workers" or not is_measured:
         report = dataclasses.replace(report, stages=tuple(_make_stages(usage, times)))
     report = dataclasses.replace(report, workers=tuple(_make_loads(usage)))
     calls = sum(worker.calls for worker in usage.workers)

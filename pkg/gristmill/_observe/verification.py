@@ -280,7 +280,7 @@ def _with_own_workers(dataset: Any) -> Any:
 
     Returns `dataset` if it has none.
     """
-    if not getattr(getattr(dataset, "_backend", None), "allows_trials", True):
+    if not getattr(getattr(dataset, "_backend", None), "allows_copies", True):
         copied = copy.copy(dataset)
         copied._backend = None
         return copied

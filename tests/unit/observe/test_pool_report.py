@@ -3,6 +3,7 @@
 import pytest
 
 import gristmill
+from gristmill import experimental
 from gristmill._base.report import Report
 from gristmill._engine.worker_stats import RemoteStats, RemoteWorkerStats
 from gristmill._observe import cluster_workers
@@ -52,3 +53,18 @@ def test_trials_of_shared_chain_do_not_end_its_iterator(is_last):
     report = shared.report(verify=True, seconds=0.01)
     assert report.checks or report.notes
     assert [*first, *shared] == [*range(600)]
+
+
+@pytest.mark.parametrize("mode", ["deal", "broadcast"])
+def test_measured_chain_can_be_shared(mode):
+    chain = gristmill.MapDataset.range(40).to_iter_dataset()
+    chain = chain.mp_prefetch(gristmill.MultiprocessingOptions(1), streams=1)
+    timing = experimental.ExecutionTrackingMode.STAGE_TIMING
+    options = experimental.DatasetOptions(execution_tracking_mode=timing)
+    measured = experimental.WithOptionsIterDataset(chain, options)
+    (shared,) = share_all(lambda: measured, 1, mode=mode)
+    assert [*shared] == [*range(40)]
+    report = shared.report()
+    assert "Steps in workers are not measured separately." in report.notes[-1]
+    names = {stage.name for stage in report.stages}
+    assert names == {"computation in workers", "calls of workers"}
