@@ -126,8 +126,9 @@ def share(
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range, no variables describe the rank, or the
-            loader has no workers or cannot be divided.  The first ``next`` raises it if
-            ranks have different loaders or options, or use the same rank.
+            loader has no number of workers or cannot be divided.  The first ``next``,
+            or `share` with a torch loader, raises it if ranks have different loaders or
+            options, or use the same rank.
 
     Example:
         >>> loader = gristmill.load(range(8), num_epochs=1, worker_count=1)

@@ -32,7 +32,7 @@ class _Publication:
         self._facts: dict[tuple[Kind, int], Any] = {}
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):
             os.close(self._fd)
 
     def add(self, kind: Kind, iterator: Any, fact: Any) -> None:
@@ -59,12 +59,14 @@ _publications: list[_Publication] = []
 
 
 def publish(kind: Kind, iterator: Any, fact: Any) -> None:
-    """Publish a fact about an iterator, as values of JSON."""
+    """Publish a fact about an iterator, as values of JSON, if the system can."""
     if not hasattr(os, "memfd_create"):
         return
-    if not _publications or _publications[0].pid != os.getpid():
-        _publications[:] = [_Publication()]
-    _publications[0].add(kind, iterator, fact)
+    # Without a free descriptor, an error would lose the output that is due.
+    with contextlib.suppress(OSError):
+        if not _publications or _publications[0].pid != os.getpid():
+            _publications[:] = [_Publication()]
+        _publications[0].add(kind, iterator, fact)
 
 
 def read_facts(pid: int, kind: Kind) -> list[Any]:

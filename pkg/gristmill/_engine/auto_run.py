@@ -207,7 +207,10 @@ class AutoWorkers:
             self._limit,
             Decision(by_count, f"{by_count} are the most on {cores:g} cores"),
             limit_by_cores(found, cores),
-            Decision(max(1, by_memory), f"memory is left for {by_memory} workers"),
+            # They have started, so memory limits the number of others only.
+            Decision(
+                max(found.workers, by_memory), f"memory is left for {by_memory} workers"
+            ),
         ]
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from gristmill._engine.stage_times import StageTime
 
+WorkersText: TypeAlias = Literal["actors", "workers"]
+
 
 class RemoteWorkerStats(NamedTuple):
-    """A worker on another machine, from its first call on.  All times are in s.
+    """A worker of a pool, from its first call on.  All times are in s.
 
     Attributes:
         pid: The id of its process.
@@ -37,17 +39,20 @@ class RemoteWorkerStats(NamedTuple):
 
 
 class RemoteStats(NamedTuple):
-    """Measurements of the workers on other machines that compute for one iterator.
+    """Measurements of the workers of a pool that compute for one iterator.
 
     Attributes:
         workers: The living workers that have answered.
         received: The number of outputs that the consumer received.
         decode_s: Time that this process took to decode these outputs, in s.
+        workers_text: The name of the workers in texts: "actors" of a cluster, or
+            "workers" of the pool of this host.
     """
 
     workers: tuple[RemoteWorkerStats, ...]
     received: int
     decode_s: float
+    workers_text: WorkersText
 
 
 class LocalWorkerStats(NamedTuple):

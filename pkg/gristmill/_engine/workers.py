@@ -110,12 +110,13 @@ def check_backend(workers: object) -> None:
         raise TypeError(
             f"workers must be a gristmill.ray.RayWorkers or None, got {kind(workers)}."
             " To set the number of processes on this machine, pass worker_count or"
-            " num_workers."
+            " num_workers. To share them among ranks, call"
+            " gristmill.host.share(loader)."
         )
 
 
 def check_no_backend(name: str, workers: object) -> None:
-    """Raise ValueError if a number of workers is "auto", and actors compute."""
+    """Raise ValueError if a number of workers is "auto", and a backend computes."""
     if workers is not None:
         raise ValueError(
             f'{name}="auto" needs worker processes of this machine, got'

@@ -38,8 +38,9 @@ class HostWorkers:
     part: Part = WHOLE
 
     units_at_once = 1
-    # A rank has one iterator at a time, so trials use workers of their own.
-    allows_trials = False
+    # All ranks have the same program, and a rank has one iterator at a time.  So trials
+    # use workers of their own, and steps in these workers are not measured.
+    allows_copies = False
 
     def __repr__(self) -> str:
         name, rank, ranks, mode = self.options[:4]

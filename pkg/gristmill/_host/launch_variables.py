@@ -96,7 +96,8 @@ def _of_jax(mode: Mode) -> Launch | None:
 
 
 def _of_slurm(mode: Mode) -> Launch | None:
-    if "SLURM_PROCID" not in os.environ:
+    # Slurm also sets the rank, 0, in a batch script, whose programs are not tasks.
+    if "SLURM_PROCID" not in os.environ or "SLURM_STEP_ID" not in os.environ:
         return None
     job, step = (os.environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
     name = f"slurm {job}.{step}"

@@ -43,10 +43,12 @@ def share_chain(
             "share needs a chain with workers of this host, but its mp_prefetch has"
             f" workers={node._backend!r}. Leave workers= out, and pass num_workers."
         )
-    if not node.worker_count:
+    count = node._options.num_workers
+    if not count or count == "auto":
         raise ValueError(
-            "share needs a chain with workers, but its mp_prefetch has num_workers=0."
-            " Pass the number of workers of the host as num_workers."
+            "share needs a chain with a number of workers, but its mp_prefetch has"
+            f" num_workers={count!r}. Pass the number of workers of the host as"
+            f" num_workers, and streams={node._program.streams} for the same order."
         )
     shared: IterDataset[Any] = _replace(dataset, node, _with_pool(node, options))
     return iter(shared)

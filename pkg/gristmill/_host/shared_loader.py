@@ -30,11 +30,12 @@ def share_loader(
             "share needs a loader with workers of this host, but this one has workers="
             f"{remote.backend!r}. Leave workers= out, and pass worker_count."
         )
-    if not remote.workers:
+    count = loader.multiprocessing_options.num_workers
+    if not count or count == "auto":
         raise ValueError(
-            "share needs a loader with workers, but this one has worker_count=0. Pass"
-            " the number of workers of the host as worker_count, and streams=1 for the"
-            " same order."
+            "share needs a loader with a number of workers, but this one has"
+            f" worker_count={count!r}. Pass the number of workers of the host as"
+            f" worker_count, and streams={loader._program.streams} for the same order."
         )
     shared = copy.copy(loader)
     if options.mode is Mode.DEAL:

@@ -29,7 +29,7 @@ def share_torch_loader(loader: Any, options: HostPoolOptions) -> LoaderIterator:
 
     Raises:
         TypeError: The loader is not Gristmill's.
-        ValueError: The loader has no workers, or cannot be divided.
+        ValueError: The loader has no number of workers, or cannot be divided.
     """
     _check(loader)
     options = options._replace(memory_limit=loader.memory_limit or 0)
@@ -111,10 +111,11 @@ def _check(loader: Any) -> None:
             f"share needs a gristmill.torch.DataLoader, got {kind(loader)}. Its"
             " arguments are the same."
         )
-    if not loader.num_workers:
+    if not loader.num_workers or loader._chosen is not None:
         raise ValueError(
-            "share needs a loader with workers, but this one has num_workers=0. Pass"
-            " the number of workers of the host as num_workers."
+            "share needs a loader with a number of workers, but this one has"
+            f" num_workers={loader.num_workers!r}. Pass the number of workers of the"
+            " host as num_workers."
         )
     context = loader.multiprocessing_context
     if context is not None and not isinstance(context, start_method.LauncherContext):

@@ -1,8 +1,9 @@
-"""Finds out whether workers on a cluster or the network limits, and what may help.
+"""Finds out whether the workers of a pool or their calls limit, and what may help.
 
-Workers report their times.  If they compute nearly all the time, they limit, and more
-of them help.  If they are idle while the consumer waits, they wait for calls, or for
-the network to move their outputs.
+Workers are actors of a cluster, or processes that the ranks of this host share.  They
+report their times.  If they compute nearly all the time, they limit, and more of them
+help.  If they are idle while the consumer waits, they wait for calls, or for the
+network to move their outputs.
 """
 
 from __future__ import annotations
@@ -16,13 +17,6 @@ from gristmill._base.report import Advice, Change, Report, Stage, WorkerLoad
 from gristmill._engine.worker_stats import RemoteStats
 from gristmill._observe.diagnosis import MIN_GAIN, MIN_WAITED
 
-COMPUTING = "computation in actors"
-TRANSFER = "calls of actors and the network"
-UNMEASURED_STEPS_NOTE = (
-    "Steps in actors are not measured separately. To measure them, write the pipeline"
-    " as a chain of datasets with"
-    " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
-)
 # Workers limit if they compute for this part of the time or more.
 BUSY_SHARE = 0.7
 # The part of the time for which workers that are needed should compute.
@@ -40,8 +34,19 @@ _Advised: TypeAlias = tuple[Advice | None, Change | None]
 
 
 def usage_of(iterator: Any) -> RemoteStats | None:
-    """Return the usage of an iterator's workers on a cluster, or None without any."""
+    """Return the usage of the workers of an iterator's pool, or None without any."""
     return next(_find_usages(iterator), None)
+
+
+def unmeasured_steps_note(usage: RemoteStats) -> str:
+    """Return a note about steps that are not measured, and how to measure them."""
+    note = f"Steps in {usage.workers_text} are not measured separately."
+    if usage.workers_text == "workers":
+        return f"{note} To measure them, call report() of the loader without share."
+    return (
+        f"{note} To measure them, write the pipeline as a chain of datasets with"
+        " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
+    )
 
 
 def _find_usages(iterator: Any) -> Iterator[RemoteStats]:
@@ -55,14 +60,15 @@ def _find_usages(iterator: Any) -> Iterator[RemoteStats]:
 
 
 def with_usage(report: Report, usage: RemoteStats) -> Report:
-    """Add the workers on a cluster to a report, and find out whether they limit.
+    """Add the workers of a pool to a report, and find out whether they limit.
 
     Args:
-        report: The report without them; stages are kept, if it has any.
+        report: The report without them; stages in actors are kept, if it has any.
         usage: The usage of the workers.
     """
     times = _OutputTimes.of(report, usage)
-    if not any(stage.kind == "transport" for stage in report.stages):
+    is_measured = any(stage.kind == "transport" for stage in report.stages)
+    if usage.workers_text == "workers" or not is_measured:
         report = dataclasses.replace(report, stages=tuple(_make_stages(usage, times)))
     report = dataclasses.replace(report, workers=tuple(_make_loads(usage)))
     calls = sum(worker.calls for worker in usage.workers)
@@ -70,7 +76,7 @@ def with_usage(report: Report, usage: RemoteStats) -> Report:
         return report
     stages = sorted(report.stages, key=lambda stage: -stage.share)
     limit, stage = "consumer", None
-    advised: _Advised = _advise_for_consumer(times, len(usage.workers)), None
+    advised: _Advised = _advise_for_consumer(times, usage), None
     if report.waited >= MIN_WAITED:
         is_transfer_bound = (
             times.busy_share < BUSY_SHARE or times.decode_s > times.whole_s / 2
@@ -78,7 +84,7 @@ def with_usage(report: Report, usage: RemoteStats) -> Report:
         stage = next(s for s in stages if (s.kind == "transport") == is_transfer_bound)
         limit = stage.kind
         advise = _advise_for_transfer if is_transfer_bound else _advise_for_computing
-        advised = advise(times, len(usage.workers))
+        advised = advise(times, usage)
     advice, untried = advised
     return dataclasses.replace(
         report,
@@ -143,12 +149,18 @@ class _OutputTimes:
 def _make_stages(usage: RemoteStats, times: _OutputTimes) -> list[Stage]:
     computed = sum(worker.outputs for worker in usage.workers)
     transfer_s = times.transfer_s + times.decode_s
+    calls = f"calls of {usage.workers_text}"
     return [
         Stage(
-            COMPUTING, "transform", times.busy_share, times.computing_s, 1.0, computed
+            f"computation in {usage.workers_text}",
+            "transform",
+            times.busy_share,
+            times.computing_s,
+            1.0,
+            computed,
         ),
         Stage(
-            TRANSFER,
+            f"{calls} and the network" if usage.workers_text == "actors" else calls,
             "transport",
             1 - times.busy_share,
             transfer_s,
@@ -171,20 +183,22 @@ def _make_loads(usage: RemoteStats) -> list[WorkerLoad]:
     ]
 
 
-def _advise_for_consumer(times: _OutputTimes, actors: int) -> Advice:
-    """Advise fewer of `actors` workers if the consumer limits."""
-    needed = max(1, math.ceil(actors * times.busy_share / TARGET_BUSY_SHARE))
+def _advise_for_consumer(times: _OutputTimes, usage: RemoteStats) -> Advice:
+    """Advise fewer workers if the consumer limits."""
+    workers = len(usage.workers)
+    needed = max(1, math.ceil(workers * times.busy_share / TARGET_BUSY_SHARE))
     text = (
-        "The consumer limits the rate: faster data would not help, so more actors would"
-        " not help."
+        "The consumer limits the rate: faster data would not help, so more"
+        f" {usage.workers_text} would not help."
     )
-    if needed < actors:
-        text += f" {needed} of the {actors} would be enough."
+    if needed < workers:
+        text += f" {needed} of the {workers} would be enough."
     return Advice(text, 1.0)
 
 
-def _advise_for_computing(times: _OutputTimes, actors: int) -> _Advised:
-    """Advise the fewest actors with nearly the best prediction."""
+def _advise_for_computing(times: _OutputTimes, usage: RemoteStats) -> _Advised:
+    """Advise the fewest workers with nearly the best prediction."""
+    workers = len(usage.workers)
     # Results may arrive one after the other, if they share the network.
     min_s = (
         times.consumer_s
@@ -192,35 +206,41 @@ def _advise_for_computing(times: _OutputTimes, actors: int) -> _Advised:
         + times.decode_s
         + times.calls * CALL_OVERHEAD_S
     )
-    counts = range(actors, MAX_PREDICTED_FACTOR * actors + 1)
+    counts = range(workers, MAX_PREDICTED_FACTOR * workers + 1)
     gains = [times.whole_s / max(times.computing_s / n, min_s) for n in counts]
-    sufficient_gain = 0.95 * max(gains)  # Of the fewest actors to advise.
+    sufficient_gain = 0.95 * max(gains)  # Of the fewest workers to advise.
     count, gain = next(
         pair for pair in zip(counts, gains, strict=True) if pair[1] >= sufficient_gain
     )
-    busy_text = f"Actors compute {times.busy_share:.0%} of the time"
-    if count > actors and gain >= MIN_GAIN:
-        return None, Change(f"{count} actors, not {actors}", gain)
+    if count > workers and gain >= MIN_GAIN:
+        return None, Change(f"{count} {usage.workers_text}, not {workers}", gain)
     text = (
-        f"{busy_text}, but more of them would not help: the transfer of an output to"
-        f" this process takes {min_s - times.consumer_s:.2g} s. Make outputs smaller."
+        f"{usage.workers_text.capitalize()} compute {times.busy_share:.0%} of the time,"
+        " but more of them would not help: the transfer of an output to this process"
+        f" takes {min_s - times.consumer_s:.2g} s. Make outputs smaller."
     )
     return Advice(text, 1.0), None
 
 
-def _advise_for_transfer(times: _OutputTimes, actors: int) -> _Advised:
+def _advise_for_transfer(times: _OutputTimes, usage: RemoteStats) -> _Advised:
     """Advise fewer calls, at most 64 times fewer, or fewer bytes."""
     idle = (
-        f"Actors compute {times.busy_share:.0%} of the time and wait for the rest, so"
-        " more of them would not help:"
+        f"{usage.workers_text.capitalize()} compute {times.busy_share:.0%} of the time"
+        " and wait for the rest, so more of them would not help:"
     )
     call_bytes = times.bytes / times.calls if times.calls else 0.0
-    work_s = times.consumer_s + max(times.computing_s / actors, times.decode_s)
+    computing_s = times.computing_s / len(usage.workers)
+    work_s = times.consumer_s + max(computing_s, times.decode_s)
     change = None
     if times.decode_s > times.whole_s / 2:
         cause = (
             f"this process takes {times.decode_s:.2g} s to decode an output. Use"
             " arrays instead of Python objects: they are not copied."
+        )
+    elif usage.workers_text == "workers":
+        cause = (
+            f"a call returns {call_bytes / 1e3:.3g} kB. If they do not wait for another"
+            " rank, use larger batches, or give each rank a loader without workers."
         )
     elif call_bytes < LARGE_CALL_BYTES:
         factor = min(64, math.ceil(LARGE_CALL_BYTES / max(call_bytes, 1.0)))

@@ -64,6 +64,8 @@ def _copy(dataset: Any, measurement: Measurement, copies_user_nodes: bool) -> An
         copies_user_nodes or is_built_in(type(dataset))
     ):
         pass  # The node is measured with all nodes above it.
+    elif not getattr(getattr(dataset, "_backend", None), "allows_copies", True):
+        pass  # Its workers compute the chain that all ranks have.
     elif meter.kind == "transport":
         node = PassingIterDataset(copy_parents()[0], SendingIterator, measurement)
         node = dataset.with_in_workers(node)

@@ -90,8 +90,10 @@ def _report_so_far(iterator: Any) -> Report:
     notes += local_workers.auto_notes(iterator)
     if isinstance(iterator, ObservedDatasetIterator):
         report = _with_nodes(report, iterator.measurement)
+        if cluster_stats is not None and cluster_stats.workers_text == "workers":
+            notes.append(cluster_workers.unmeasured_steps_note(cluster_stats))
     elif cluster_stats is not None:
-        notes.append(cluster_workers.UNMEASURED_STEPS_NOTE)
+        notes.append(cluster_workers.unmeasured_steps_note(cluster_stats))
     elif local_stats is not None:
         report = local_workers.with_usage(report, local_stats, iterator)
         notes += report.notes

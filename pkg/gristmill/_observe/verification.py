@@ -10,6 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import itertools
+import operator
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -235,7 +236,7 @@ class ChainTrial(Trial):
     """
 
     def __init__(self, dataset: Any, iterator: DatasetIterator[Any] | None) -> None:
-        self._dataset = dataset
+        self._dataset = dataset = _with_own_workers(dataset)
         self._state = None
         if iterator is not None:
             with contextlib.suppress(TypeError):  # Then runs start at the beginning.
@@ -272,6 +273,21 @@ class ChainTrial(Trial):
 
     def close(self, iterator: Any) -> None:
         iterator.close()
+
+
+def _with_own_workers(dataset: Any) -> Any:
+    """Return a chain without the workers that only one iterator can use.
+
+    Returns `dataset` if it has none.
+    """
+    if not getattr(getattr(dataset, "_backend", None), "allows_copies", True):
+        copied = copy.copy(dataset)
+        copied._backend = None
+        return copied
+    parents = [_with_own_workers(parent) for parent in dataset._parents]
+    if all(map(operator.is_, parents, dataset._parents)):
+        return dataset
+    return with_parents(dataset, parents)
 
 
 def _with_threads(dataset: Any, threads: int) -> Any:

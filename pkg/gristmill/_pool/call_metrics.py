@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
-from gristmill._engine.worker_stats import RemoteStats, RemoteWorkerStats
+from gristmill._engine.worker_stats import RemoteStats, RemoteWorkerStats, WorkersText
 
 
 class MeasuredProcess(Protocol):
@@ -75,7 +75,12 @@ class CallMetrics:
     """Measures the workers of a pool that compute for one scheduler.
 
     Lanes call `record_call`.  Only the consumer's thread calls `record_decoding`.
+
+    Attributes:
+        workers_text: See `RemoteStats`.
     """
+
+    workers_text: ClassVar[WorkersText] = "workers"
 
     def __init__(self) -> None:
         # Guards `_loads` and `_stats`.
@@ -130,7 +135,7 @@ class CallMetrics:
             workers = tuple(
                 stats for worker, stats in self._stats.items() if not worker.loss_reason
             )
-        return RemoteStats(workers, self._decoded, self._decode_s)
+        return RemoteStats(workers, self._decoded, self._decode_s, self.workers_text)
 
 
 def _alive_s(load: ProcessLoad) -> float:

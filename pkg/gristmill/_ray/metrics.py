@@ -31,6 +31,8 @@ OUTPUTS_PER_REPORT = 64
 class RayMetrics(CallMetrics):
     """Also counts in Ray's metrics."""
 
+    workers_text = "actors"
+
     def __init__(self) -> None:
         super().__init__()
         # The part of `_decode_s` that Ray's counter contains.

@@ -318,7 +318,7 @@ class LoaderTrial:
         if data_loader._remote.backend is not None:
             self.workers = 0  # No worker runs on this machine.
         loader = copy.copy(data_loader)
-        if not getattr(loader._remote.backend, "allows_trials", True):
+        if not getattr(loader._remote.backend, "allows_copies", True):
             loader._remote = dataclasses.replace(loader._remote, backend=None)
             self.workers = loader._remote.workers
         policy = loader._error_policy

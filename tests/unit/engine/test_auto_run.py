@@ -90,6 +90,16 @@ def test_workers_take_at_most_memory_that_is_left(host):
     assert settled()[0].history == [1]
 
 
+def test_memory_of_present_workers_ends_none_of_them(host, monkeypatch):
+    auto = AutoWorkers(ChosenWorkers(), NO_LIMIT)
+    run = Run(auto)
+    monkeypatch.setattr(
+        host_limits, "available_memory", lambda: (16 - run._workers) * GIB
+    )
+    run.take(20_000)
+    assert auto.history == [1, 4, 9]
+
+
 def test_workers_that_compute_are_limited_by_cores(host, monkeypatch):
     auto = AutoWorkers(ChosenWorkers(), NO_LIMIT)
     run = Run(auto)

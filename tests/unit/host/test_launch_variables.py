@@ -32,6 +32,8 @@ SLURM = {
     "SLURM_JOB_ID": "7",
     "SLURM_STEP_ID": "0",
 }
+# Of a program that a batch script runs without srun.
+BATCH_SCRIPT = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}
 
 
 @pytest.fixture
@@ -83,8 +85,9 @@ def test_slurm_step_has_tasks_of_each_node(set_variables, node, ranks):
     assert find_launch(Mode.BROADCAST) == Launch("slurm 7.0", 1, ranks)
 
 
-def test_process_without_launcher_has_no_launch(set_variables):
-    set_variables({})
+@pytest.mark.parametrize("variables", [{}, BATCH_SCRIPT])
+def test_process_without_launcher_has_no_launch(set_variables, variables):
+    set_variables(variables)
     assert find_launch(Mode.DEAL) is find_launch(Mode.BROADCAST) is None
 
 
@@ -93,7 +96,10 @@ def test_process_without_launcher_has_no_launch(set_variables):
     [
         ({**TORCHRUN, "RANK": "x"}, "RANK must be an int >= 0, but got 'x'"),
         ({**TORCHRUN, "RANK": "-1"}, "RANK must be an int >= 0, but got '-1'"),
-        ({"SLURM_PROCID": "0"}, "SLURM_NTASKS must be an int >= 0, but it is not set"),
+        (
+            {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"},
+            "SLURM_NTASKS must be an int >= 0, but it is not set",
+        ),
     ],
 )
 def test_bad_variable_raises_error_with_its_name(set_variables, variables, text):

@@ -65,6 +65,7 @@ class Backend:
     ("loader", "text"),
     [
         (load(worker_count=0), "this one has worker_count=0"),
+        (load(worker_count="auto"), "worker_count='auto'.* and streams=1 for the same"),
         (load(workers=Backend()), "this one has workers=<"),
         (load(shard_options=ShardOptions(1, 2)), "it has shard 1 of 2"),
         (load(shard_options=ShardOptions(0, 4)), "it has shard 0 of 4"),
@@ -74,12 +75,18 @@ class Backend:
             "this one has 2. Share one of its parts",
         ),
         (chain(0, streams=2), "its mp_prefetch has num_workers=0"),
+        (chain("auto"), "its mp_prefetch has num_workers='auto'"),
         (chain(workers=Backend()), "its mp_prefetch has workers=<"),
     ],
 )
 def test_loader_that_cannot_be_shared_raises_error(loader, text):
     with pytest.raises(ValueError, match=text):
         host.share(loader, **RANK)
+
+
+def test_workers_of_wrong_type_name_share():
+    with pytest.raises(TypeError, match=r"call gristmill\.host\.share\(loader\)"):
+        load(workers=2)
 
 
 @pytest.mark.parametrize("loader", [None, [1, 2], gristmill.MapDataset.range(3)])

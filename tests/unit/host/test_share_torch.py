@@ -118,6 +118,7 @@ def test_state_of_shared_loader_continues_alone_and_back(mode):
     ("loader", "error", "text"),
     [
         (lambda: make(num_workers=0), ValueError, "this one has num_workers=0"),
+        (lambda: make(num_workers="auto"), ValueError, "has num_workers='auto'"),
         (lambda: make(1), ValueError, "must have rank=0 and num_replicas=2, like"),
         (lambda: make(dataset=Numbers), ValueError, "cannot deal an IterableDataset"),
         (
