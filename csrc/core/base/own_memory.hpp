@@ -33,7 +33,7 @@ class OwnMemory {
     }
   }
 
-  // Changes the size.  Returns false and changes nothing if there is no memory.
+  // Changes the size.  Returns false and changes nothing if memory runs out.
   // New bytes are uninitialized.
   [[nodiscard]] bool resize(std::size_t size) noexcept {
     if (size == 0) {

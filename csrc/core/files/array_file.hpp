@@ -56,7 +56,7 @@ class ArrayFile {
   // path that is writable.
   //
   // A thread saves them after this returns.  The exit of the process waits for
-  // it.  If the process is killed, there is no file.  When the file is
+  // it.  If the process is killed, no file exists.  When the file is
   // complete, its pages replace those that the arrays were built in.
   //
   // Holds the lock until the file is complete.  If another thread or process

@@ -113,7 +113,7 @@ class PiecesLeft {
   std::size_t feature_;
   std::span<const std::uint32_t> capacities_;
   Numbers order_;
-  Numbers places_;   // Of each piece in order_.
+  Numbers places_;   // The index of each piece in order_.
   Numbers begins_;   // The first place of a piece of at most each length.
   NumberTree fits_;  // By place; the numbers of erased pieces are 0.
   Numbers least_;

@@ -16,8 +16,8 @@ namespace gristmill {
 //
 // kFirstFit assigns the pieces in their order, each to the first row that has
 // room in all features.  The other methods fill one row at a time with the
-// longest piece left that fits.  Lengths are those in the feature of which the
-// pieces left need the most rows.
+// longest piece left that fits.  Lengths are compared in the scarcest feature:
+// the one in which the pieces left need the most rows.
 //
 // A search that fails often gives up: kFirstFit then uses the last row if it
 // has room, and otherwise a new one.  The other methods then start the next

@@ -48,7 +48,7 @@ class NumberTree {
   }
 
   // Returns the first item that is not before `from` and whose numbers are at
-  // least `least`, or kNone if there is none or the search gives up.
+  // least `least`, or kNone if it finds none or gives up.
   // REQUIRES: `from` is an item.
   [[nodiscard]] std::size_t find(
       std::size_t from, std::span<const std::uint32_t> least) const noexcept {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
-# Version 1 reports a limit of this size or more if there is none.
+# Version 1 reports a limit of this size or more for unlimited memory.
 _NO_LIMIT = 1 << 60
 
 
@@ -27,7 +27,7 @@ def count_cores() -> float:
         if not period:
             quota = _read(group / "cpu.cfs_quota_us")
             period = _read(group / "cpu.cfs_period_us")
-        # The quota is "max" in version 2, and -1 in version 1, if there is none.
+        # An unlimited quota is "max" in version 2, and -1 in version 1.
         if quota.isdecimal() and period.isdecimal() and int(period) > 0:
             cores = min(cores, int(quota) / int(period))
     return cores

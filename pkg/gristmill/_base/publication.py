@@ -15,7 +15,7 @@ from typing import Any, Literal
 _NAME = "gristmill-consumed"
 _LINK = f"/memfd:{_NAME} (deleted)"
 
-# What an iterator has delivered, and how many workers it has with "auto".
+# The counts of delivered elements; the number of workers that "auto" chose.
 Kind = Literal["counts", "auto_workers"]
 
 

@@ -128,7 +128,7 @@ class TokenizerFile:
         return self._ids[token]
 
     def check_ids(self, tokens: Sequence[str], writer: PieceWriter) -> None:
-        """Check that a writer's library encodes special tokens as `id_of` says.
+        """Check that a writer's library gives special tokens the ids of `id_of`.
 
         A library may renumber those whose ids contradict the vocabulary. Other tokens
         are ignored.

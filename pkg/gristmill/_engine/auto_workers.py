@@ -29,7 +29,7 @@ MAX_WORKERS = 256
 
 
 class Measurement(NamedTuple):
-    """What the consumer and the workers of an iterator did; all times are in s.
+    """The work and waits of an iterator's consumer and workers; times are in s.
 
     Attributes:
         workers: The number of workers.
@@ -108,7 +108,7 @@ class WorkerPlan:
         # The first measurement at rest; None while the plan looks for a number.
         self._rest: Measurement | None = None
         self._rested_s, self._max_rest_s = 0.0, FIRST_REST_S
-        # How many measurements in a row asked to end the rest, or the trial.
+        # The number of measurements in a row that asked to end the rest, or the trial.
         self._objections = 0
 
     def decide(self, found: Measurement, limits: Sequence[Decision]) -> Decision:

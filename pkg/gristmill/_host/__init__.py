@@ -11,8 +11,8 @@ May import `_pool` and the folders below it.  `gristmill.host` is its public mod
 `backend.py`              the workers of a loader that uses a pool
 `torch_workers.py`        the same for a torch loader
 `pooled_fetch.py`         the program of a torch loader in a pool
-`programs.py`             the programs of ranks, of which a pool loads one
-`client.py`               the pool, as a rank sees it; starts it if there is none
+`programs.py`             the programs of ranks; a pool loads one of them
+`client.py`               the pool, from the view of a rank; starts it if needed
 `membership.py`           a rank's connection to one server
 `address.py`              the name, and the socket, by which ranks find the pool
 `messages.py`             messages between the processes

@@ -1,4 +1,4 @@
-"""A rank's connection to the pool of a host; starts the pool if there is none."""
+"""A rank's connection to the pool of a host; starts the pool if needed."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class HostPool:
         release = functools.partial(membership.release, unit)
         if used:
             payload = membership.memory.view(offset, used, release)
-        else:  # There was no memory for the unit.
+        else:  # The server lacked memory for the unit.
             payload = np.empty(0, np.uint8)
             release()
         if (process := self._processes.get(pid)) is None:

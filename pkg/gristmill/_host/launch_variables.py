@@ -82,7 +82,7 @@ def _of_mpirun(mode: Mode) -> Launch | None:
 
 
 def _of_jax(mode: Mode) -> Launch | None:
-    # JAX does not know which of its processes run on this host.
+    # JAX does not report which of its processes run on this host.
     if mode is Mode.BROADCAST or "jax" not in sys.modules:
         return None
     import jax

@@ -1,4 +1,4 @@
-"""How the ranks of a pool divide the outputs."""
+"""Ways to divide the outputs among the ranks of a pool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Mode(enum.StrEnum):
-    """How the ranks of a pool divide the outputs.
+    """A way to divide the outputs among the ranks of a pool.
 
     Attributes:
         DEAL: Each rank gets a part of the data.

@@ -81,7 +81,7 @@ def serve(
 
 
 def _answer(server: UnitServer, task: UnitTask, number: int) -> TaskResult:
-    """Compute a unit; if there is no memory for it, the next request repeats it."""
+    """Compute a unit; if memory runs out, the next request repeats it."""
     try:
         return server.answer(task)
     except MemoryError as error:

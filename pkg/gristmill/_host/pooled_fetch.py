@@ -130,7 +130,7 @@ class IsolatedStream(FetchStream):
 
     # The stream that has them now.
     _present: ClassVar[IsolatedStream | None] = None
-    # What the process had when this stream left it.
+    # The process's generators when this stream left it.
     _generators: tuple[Any, Any, torch.Tensor]
     _worker_info: Any = None
 

@@ -61,7 +61,7 @@ class Server:
         self._first: Joining | None = None
         self._workers: PoolWorkers | None = None
         self._units = Units(None, 1, self._free)
-        # The reason why no unit will be computed; empty if there is none.
+        # The reason why no unit will be computed; empty before a failure.
         self._failure = ""
         # The time at which the server ends without ranks.  Its starter has connected.
         self._end_s = time.monotonic() + LINGER_S

@@ -27,7 +27,7 @@ from gristmill._workers.processes import (
 )
 from gristmill._workers.zygote import adopt_parent_state
 
-# The name of the processes, where {} stands for the worker's number.
+# The name of the processes; {} stands for the worker's number.
 WORKER_NAME = "GristmillPool-{}"
 # The time that workers have to end after the server has ended in order, in s.
 LEAVE_S = 1.0

@@ -273,7 +273,7 @@ class _Lanes:
             used = slot_writer.encode(writer, outputs, failure)
         except slot_writer.SlotTooSmallError as need:
             address = end.request_larger_slot(need.bytes)
-            if address is None:  # The unit was withdrawn, or there is no memory for it.
+            if address is None:  # The unit was withdrawn, or memory ran out.
                 return
             writer = slot_writer.SlotWriter(address, need.bytes)
             used = slot_writer.encode(writer, outputs, failure)

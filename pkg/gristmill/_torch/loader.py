@@ -53,9 +53,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         batch_sampler: Yields lists of indices, instead of the other four arguments.
         num_workers: Worker processes; 0 computes in the calling thread.  "auto" starts
             one, and adds or ends some while the program waits, or does not, within the
-            cores and the memory; ``report()`` says why.  It needs a map-style dataset,
-            and seeds the workers before each batch, so that batches are the same with
-            any number.
+            cores and the memory; ``report()`` explains it.  It needs a map-style
+            dataset, and seeds the workers before each batch, so that batches are the
+            same with any number.
         collate_fn: Makes a batch of a list of samples; by default `default_collate`.
         pin_memory: Copy batches into memory from which an accelerator copies fast.
         drop_last: Leave out a last batch that is not full.

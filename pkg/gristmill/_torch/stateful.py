@@ -190,8 +190,8 @@ class StatefulDataLoader(DataLoader[T]):
     def state_dict(self) -> State:
         """Return the state of the latest iterator after the last delivered batch.
 
-        If there is no iterator it is made, with its workers, and the next ``iter()``
-        returns it.
+        Without an iterator, makes one, with its workers; the next ``iter()`` returns
+        it.
 
         Returns:
             A dict, which the caller may change.  It can be converted to JSON if the

@@ -61,7 +61,7 @@ class DataLoader(Epochs, WorkerCounts, Reportable[T]):
         operations: Transformations, run in this order on every record.
         worker_count: Processes that compute; 0 for this one, None for one per core.
             "auto" starts one, and adds or ends some while the consumer waits, or does
-            not, within the cores and the memory; `report()` says why.
+            not, within the cores and the memory; `report()` explains it.
         worker_buffer_size: Outputs a worker computes ahead, besides its current two.
         shard_options: The part of the data to read; by default the sampler's.
         read_options: Threads that read ahead from a slow source.

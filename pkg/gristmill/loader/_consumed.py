@@ -27,7 +27,12 @@ CHUNK = 1 << 18
 # The number of keys of a block that take as long as one of a user's sampler.
 SLOW_KEY = 1 << 6
 # Operations after which the records of an incomplete batch are not known.
-_FILTERS = (transforms.Filter, transforms.FlatMap, FilterOperation)
+_UNEVEN = (
+    transforms.BucketBatch,
+    transforms.Filter,
+    transforms.FlatMap,
+    FilterOperation,
+)
 
 
 class _LoaderSource(MapDataset[Any]):
@@ -69,8 +74,8 @@ class LoaderCounter:
         self._batches = [
             op for op in loader._operations if isinstance(op, transforms.Batch)
         ]
-        self._drops_records = program.on_error == "skip" or any(
-            isinstance(op, _FILTERS) for op in loader._operations
+        self._is_uneven = program.on_error == "skip" or any(
+            isinstance(op, _UNEVEN) for op in loader._operations
         )
         # The epoch and the streams of the last count.
         self._order: tuple[int, int] | None = None
@@ -121,7 +126,7 @@ class LoaderCounter:
         length, end = program.stream_length(stream), position[0]
         if program.flat_maps:  # Splits of the next record may be delivered.
             return min(end + any(position[1:]), length)
-        if end < length or self._drops_records:
+        if end < length or self._is_uneven:
             return end
         # Records of an incomplete batch may have been dropped at the end.
         size = 1

@@ -210,7 +210,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         The numbers follow from the state, for any number of workers.  They are those of
         this shard and this iterator alone: add up those of all shards.  Records that a
         filter or `on_error` left out count.  Padding does not, nor do elements that
-        wait in buckets.
+        wait in buckets.  After filters, flat maps and buckets, and with
+        ``on_error="skip"``, records of a last batch that ``drop_remainder`` drops
+        count.
 
         Args:
             lengths: The tokens of each record, ints of shape (n,), by the name of the

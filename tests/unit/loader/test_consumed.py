@@ -172,6 +172,14 @@ def test_records_with_a_part_delivered_count():
     assert iterator.consumed()["documents"].epochs == 1
 
 
+def test_all_records_count_after_batches_of_buckets():
+    buckets = OPERATIONS["buckets"]
+    for size in (2, 5):
+        iterator = load(*buckets, batch(size, True))
+        list(iterator)
+        assert iterator.consumed()["documents"].epochs == 1
+
+
 @pytest.mark.multiprocess
 def test_outputs_that_workers_computed_ahead_do_not_count():
     iterator = load(batch_size=3, worker_count=2)
@@ -256,6 +264,8 @@ def test_source_without_a_length_has_no_epochs():
     assert [next(iterator) for _ in range(3)] == [0, 1, 4]
     count = iterator.consumed()["squares"]
     assert (count.elements, count.tokens, count.epochs) == (3, None, None)
+    with pytest.raises(ValueError, match="'squares' cannot be used, because"):
+        iterator.consumed({"squares": [1] * 9})
 
 
 def test_operations_that_hold_back_records_raise():

@@ -118,9 +118,9 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                   "first_fit" packs documents in their order into the first row with
                   room; "split" concatenates them and cuts them at the ends of rows.
                   With lengths by feature, "best_fit" is the same as "longest_first",
-                  lengths are compared in the feature of which the remaining documents
-                  need the most rows, and "first_fit" may miss a row if very many rows
-                  have room in some features only.
+                  lengths are compared in the scarcest feature, in which the remaining
+                  documents need the most rows, and "first_fit" may miss a row if very
+                  many rows have room in some features only.
                 - long_documents: Whether documents longer than a row are "cut" into
                   rows and a rest (by default), or are "drop"ped.  If any other feature
                   than the first one is longer than a row, "cut" is an error.
@@ -145,8 +145,8 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                 - padding_struct: The value of unused cells, or a dict of it; None, also
                   for single features, for zeros.
                 - cu_seqlens: The number of entries of ``k_cu_seqlens``, int32, for
-                  attention of variable length: the bounds of the row's segments, where
-                  padding is a segment, too, and the length of the row in all further
+                  attention of variable length: the bounds of the row's segments, with
+                  padding as a segment, too, and the length of the row in all further
                   entries.  ``k_max_seqlen``, int32, is the length of the longest
                   segment.  ``length + 1`` entries are always enough.
 

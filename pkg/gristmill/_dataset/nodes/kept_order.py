@@ -13,7 +13,7 @@ MIN_BLOCK = 1 << 8
 # Positions whose order is computed at once, and positions that are compared at once.
 STEP = 1 << 16
 COMPARED = 1 << 17
-# If positions are no further apart on average, all between them are found.
+# If positions are at most this far apart on average, all between them are found.
 DENSE = 4
 
 

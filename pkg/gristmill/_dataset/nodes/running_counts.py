@@ -226,7 +226,7 @@ class TokenCount:
         return self._last_block[2]
 
     def _find_period(self, dataset: Any) -> tuple[int, int]:
-        """Return the elements of a period, and their tokens; 0 if there is none."""
+        """Return the elements of a period, and their tokens; 0 without a period."""
         node, period = dataset, 0
         while _keeps_epochs(node):
             if node._random == "order":

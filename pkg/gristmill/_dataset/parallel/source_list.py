@@ -310,6 +310,11 @@ class SourceList:
 
     def _check_lengths(self, number: int, lengths: Any) -> Lengths:
         array, count = np.asarray(lengths), self.record_count(number)
+        if count is None:
+            raise ValueError(
+                f"The lengths of {self.names[number]!r} cannot be used, because the"
+                " source has no length. Define its __len__, or leave the lengths out."
+            )
         if array.dtype.kind not in "iu" or array.shape != (count,):
             raise ValueError(
                 f"The lengths of {self.names[number]!r} must be {count} ints, one for"
