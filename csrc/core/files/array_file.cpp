@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -75,7 +76,11 @@ Pool& saving_pool() {
 struct ArrayFile::NewImage {
   // Computes the arrays.  Leaves the header uninitialized.
   Status build(const Sizes& sizes, const Build& build_arrays);
-  // Completes the file and shares its pages.  Sets `path` on success.
+  // Creates `file` at the first path that is writable, and forgets the paths up
+  // to it.  Returns false if there is none.
+  bool create_file();
+  // Completes the file and shares its pages.  If that fails, tries the paths
+  // that are left.  Sets `path` on success.
   void save(std::uint64_t key, const Sizes& sizes);
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept {
@@ -84,6 +89,7 @@ struct ArrayFile::NewImage {
 
   OwnMemory memory;
   std::optional<FileLock> lock;
+  std::deque<std::string> paths;          // That were not tried yet.
   std::unique_ptr<ReplacementFile> file;  // Null if it cannot be created.
   bool has_file = false;                  // True if `file` was created.
   std::string path;                       // Empty until the file is complete.
@@ -108,16 +114,35 @@ Status ArrayFile::NewImage::build(const Sizes& sizes,
   return build_arrays(arrays);
 }
 
+bool ArrayFile::NewImage::create_file() {
+  file.reset();
+  while (!file && !paths.empty()) {
+    const std::string next = std::move(paths.front());
+    paths.pop_front();
+    if (!check_free_space(next, memory.size()).ok()) continue;
+    auto created = ReplacementFile::create(next);
+    if (created.ok()) file = std::move(created).value();
+  }
+  return file != nullptr;
+}
+
 void ArrayFile::NewImage::save(std::uint64_t key, const Sizes& sizes) {
   ArrayHeader header{.key = key, .sizes = sizes};
   header.checksums = checksums_of(header, bytes().subspan(sizeof header));
   std::memcpy(memory.data(), &header, sizeof header);
-  if (file->write(bytes()).ok()) {
+  do {
+    if (!file->write(bytes()).ok()) continue;
     void* const pages = mmap(nullptr, memory.size(), PROT_READ,
                              MAP_SHARED | MAP_POPULATE, file->fd(), 0);
+    // Closing the file may be what reports that its bytes were not written.
     if (file->make_visible().ok()) path = file->path();
-    if (pages != MAP_FAILED) memory.share_pages(pages);
-  }
+    if (pages == MAP_FAILED) continue;
+    if (path.empty()) {
+      munmap(pages, memory.size());
+    } else {
+      memory.share_pages(pages);
+    }
+  } while (path.empty() && create_file());
   file.reset();
   lock.reset();
 }
@@ -189,14 +214,8 @@ Result<ArrayFile> ArrayFile::load_or_build(const Place& place,
     }
   }
   TRY(image->build(sizes, build));
-  for (const std::string& path : place.index_paths) {
-    if (!check_free_space(path, image->memory.size()).ok()) continue;
-    auto file = ReplacementFile::create(path);
-    if (!file.ok()) continue;
-    image->file = std::move(file).value();
-    break;
-  }
-  image->has_file = image->file != nullptr;
+  image->paths.assign(place.index_paths.begin(), place.index_paths.end());
+  image->has_file = image->create_file();
   if (image->has_file) {
     saving_pool().run(image->saving, [image, key = place.key, sizes] {
       image->save(key, sizes);

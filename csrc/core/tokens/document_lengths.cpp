@@ -69,12 +69,15 @@ Status check_block(std::int64_t first, std::span<const std::int64_t> block,
   }
   totals.longest = longest;
   // Without a sign, because unchecked lengths may overflow.
-  totals.tokens = static_cast<std::int64_t>(
-      static_cast<std::uint64_t>(totals.tokens) + tokens);
+  const auto add = [](std::int64_t& total, std::uint64_t number) {
+    total =
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(total) + number);
+  };
+  add(totals.tokens, tokens);
+  add(totals.long_tokens, long_tokens);
   const auto size = static_cast<std::int64_t>(block.size());
   totals.empty_documents += size - static_cast<std::int64_t>(not_empty);
   totals.long_documents += size - static_cast<std::int64_t>(not_long);
-  totals.long_tokens += static_cast<std::int64_t>(long_tokens);
   return all_bits;
 }
 

@@ -9,6 +9,7 @@ interrupted tokenization therefore resumes with the same result.
 from __future__ import annotations
 
 import bisect
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -310,20 +311,26 @@ class Tokenization(Conversion):
         return {
             **options,
             **dataclasses.asdict(self.totals(list(self.finished.values()))),
-            "inputs": [*map(self._describe_input, range(len(self.inputs)))],
+            "inputs": self._describe_inputs(),
             "shards": [*map(self._describe_shard, range(self.output.count))],
             "recipe_sha256": hashlib.sha256(recipe.encode()).hexdigest(),
         }
 
-    def _describe_input(self, number: int) -> dict[str, Any]:
-        pieces = self.finished.values()
-        dropped = sum(piece.dropped_by_input.get(f"{number}", 0) for piece in pieces)
-        count = (self.journal.counts or [])[number]
-        return {
-            **self.header["inputs"][number],
-            "documents": count - dropped,
-            "dropped_documents": dropped,
-        }
+    def _describe_inputs(self) -> list[dict[str, Any]]:
+        dropped: collections.Counter[str] = collections.Counter()
+        for piece in self.finished.values():
+            dropped.update(piece.dropped_by_input)
+        counts = self.journal.counts or []
+        return [
+            {
+                **source,
+                "documents": count - dropped[f"{number}"],
+                "dropped_documents": dropped[f"{number}"],
+            }
+            for number, (source, count) in enumerate(
+                zip(self.header["inputs"], counts, strict=True)
+            )
+        ]
 
     def _describe_shard(self, shard: int) -> dict[str, Any]:
         written = self.journal.finished["shard"][shard]

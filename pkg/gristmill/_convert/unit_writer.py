@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -50,11 +52,15 @@ class PlacedRecords(Iterable[Any]):
     def _find(self, position: int) -> tuple[int, int]:
         """Return the number of a record's input, and its position in that input."""
         position += self._begin
-        for number, count in enumerate(self._task.counts):
-            if position < count:
-                return number, position
-            position -= count
-        raise IndexError("There is no such record.")
+        number = bisect.bisect_right(self._ends, position)
+        if number == len(self._ends):
+            raise IndexError("There is no such record.")
+        return number, position - self._ends[number] + self._task.counts[number]
+
+    @functools.cached_property
+    def _ends(self) -> list[int]:
+        """For each input, the number of records up to its end."""
+        return [*itertools.accumulate(self._task.counts)]
 
 
 class UnitWriter(Protocol):

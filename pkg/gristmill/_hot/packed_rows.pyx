@@ -166,14 +166,16 @@ cdef class RowWriter:
     ):
         """Return the bounds of a row's segments, and the longest segment's length.
 
-        Padding is a segment, too.  The last bound fills the remaining entries.
+        Padding is a segment, too; documents without tokens are none.  The last bound
+        fills the remaining entries.
         """
         cdef cnp.ndarray bounds = np.full(self._boundaries, self._length, np.int32)
         cdef int32_t* out = <int32_t*>cnp.PyArray_DATA(bounds)
         cdef int64_t count, longest = 0, at = 0
-        cdef Py_ssize_t s, segments = last - first
+        cdef Py_ssize_t s, segments = 0
         for s in range(first, last):
             at += ends[s] - begins[s]
+            segments += ends[s] > begins[s]
         segments += at < self._length
         if segments >= self._boundaries:
             raise ValueError(
@@ -181,10 +183,13 @@ cdef class RowWriter:
                 f" row has {segments} segments, padding included. {self._length + 1},"
                 " the length of a row plus 1, is always enough."
             )
-        at = out[0] = 0
+        at = out[0] = segments = 0
         for s in range(first, last):
             count = ends[s] - begins[s]
+            if count == 0:
+                continue
             longest = max(longest, count)
             at += count
-            out[s - first + 1] = <int32_t>at
+            segments += 1
+            out[segments] = <int32_t>at
         return bounds, np.int32(max(longest, self._length - at))

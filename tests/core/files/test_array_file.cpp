@@ -166,6 +166,20 @@ void test_first_writable_path_is_used() {
   check_bytes(unsaved, 3);
 }
 
+// The file is complete before it is known that it cannot get its name.
+void test_path_that_fails_late_is_skipped() {
+  int builds = 0;
+  fs::create_directories(path_of("taken") + "/file");
+  const ArrayFile::Sizes sizes{2 << 20, 0, 0, 0};
+  const auto arrays = open({"taken", "free"}, 7, 3, builds, sizes).value();
+  CHECK_EQ(arrays.path(), path_of("free"));
+  CHECK_EQ(std::to_integer<int>(arrays.array(0)[(2 << 20) - 1]), 3);
+  const auto unsaved = open({"taken"}, 7, 4, builds, sizes).value();
+  CHECK_EQ(unsaved.path(), "");
+  CHECK_EQ(std::to_integer<int>(unsaved.array(0)[(2 << 20) - 1]), 4);
+  CHECK_EQ(builds, 2);
+}
+
 void test_failed_build_saves_nothing() {
   const ArrayFile::Place place{1, {path_of("failed")}, ""};
   const auto failed = ArrayFile::load_or_build(place, kSizes, [](const auto&) {
@@ -196,6 +210,7 @@ int main() {
   test_damaged_file_is_built_again();
   test_truncated_file_is_built_again();
   test_first_writable_path_is_used();
+  test_path_that_fails_late_is_skipped();
   test_failed_build_saves_nothing();
   test_impossible_size_is_an_error();
   fs::remove_all(folder());

@@ -83,6 +83,12 @@ void test_bad_lengths_are_errors() {
   late[9000] = -5;
   CHECK_EQ(status_of(late).message(),
            "lengths must be at least 0, got -5 for document 9000");
+  // The sum of unchecked lengths overflows.
+  std::vector<std::int64_t> huge(2048, std::int64_t{1} << 50);
+  huge.push_back(std::numeric_limits<std::int64_t>::max());
+  CHECK_EQ(status_of(huge).message(),
+           "lengths must be less than 2**51, got 9223372036854775807 for "
+           "document 2048");
   CHECK(status_of({}).ok());
 }
 

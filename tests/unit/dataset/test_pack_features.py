@@ -278,6 +278,15 @@ def test_features_without_lengths_are_cut_like_the_first_one():
         assert (np.diff(bounds) >= 0).all()
 
 
+def test_documents_without_tokens_are_no_segments():
+    sizes = [(0, 1), (3, 1), (0, 1), (0, 1)]
+    rows = packed(sizes, {"text": 3, "image": 6}, method="first_fit", cu_seqlens=4)
+    assert [row["text_cu_seqlens"].tolist() for row in rows] == [[0, 3, 3, 3]]
+    assert [row["text_segment_ids"].tolist() for row in rows] == [[2, 2, 2]]
+    rows = packed(sizes[:1], {"text": 3, "image": 6}, cu_seqlens=2)
+    assert [row["text_cu_seqlens"].tolist() for row in rows] == [[0, 3]]
+
+
 def test_lengths_of_the_first_feature_may_be_known(tmp_path):
     documents = documents_of(SIZES)
     parts = [g.MapDataset.source(documents[i::2]) for i in range(2)]

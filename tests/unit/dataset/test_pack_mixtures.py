@@ -168,3 +168,10 @@ def test_copies_for_threads_and_processes_do_not_copy_lengths(tmp_path):
     again = pickle.loads(pickled)
     np.testing.assert_equal([*again], [*ds])
     assert repr(again) == repr(ds)
+
+
+def test_other_lengths_than_those_of_a_pickled_plan_raise(tmp_path):
+    pickled = pickle.dumps(part(tmp_path, "d", 5, 100).pack(64))
+    part(tmp_path, "d", 5, 100)
+    with pytest.raises(ValueError, match=r"must be those .*, but they have changed"):
+        pickle.loads(pickled)

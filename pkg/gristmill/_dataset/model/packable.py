@@ -146,9 +146,10 @@ class Packable(Configurable[DatasetT], Dataset, Generic[DatasetT, PackedT]):
                   for single features, for zeros.
                 - cu_seqlens: The number of entries of ``k_cu_seqlens``, int32, for
                   attention of variable length: the bounds of the row's segments, with
-                  padding as a segment, too, and the length of the row in all further
-                  entries.  ``k_max_seqlen``, int32, is the length of the longest
-                  segment.  ``length + 1`` entries are always enough.
+                  padding as a segment, but without documents that have no cells in
+                  ``k``, and the length of the row in all further entries.
+                  ``k_max_seqlen``, int32, is the length of the longest segment.
+                  ``length + 1`` entries are always enough.
 
         Returns:
             The dataset of rows.

@@ -121,7 +121,7 @@ class PackMapDataset(BlockMapDataset[Any]):
             counts_path="" if counts_path is None else os.fspath(counts_path),
             extras=self._lengths.extras_with(capacities),
         )
-        self._hash_of_lengths = f"{self.plan.totals['hash']:016x}"
+        self._hash_of_lengths = self._hash_of(self.plan)
         self._has_costs = span_costs is not None
         self.global_batch_size = global_batch_size
         self._update_from_parents()
@@ -157,6 +157,16 @@ class PackMapDataset(BlockMapDataset[Any]):
             plan: Any = _core.PackPlan.__new__(_core.PackPlan)
             plan.__setstate__((tokens, *state["plan"]))
             self.plan = plan
+            if self._hash_of(plan) != self._hash_of_lengths:
+                raise ValueError(
+                    f"The lengths of the documents of {self._parent} must be those that"
+                    " the plan was made from, but they have changed. Make the dataset"
+                    " again, and do not change its files meanwhile."
+                )
+
+    @staticmethod
+    def _hash_of(plan: _core.PackPlan) -> str:
+        return f"{plan.totals['hash']:016x}"
 
     def __len__(self) -> int:
         return self.plan.num_rows
