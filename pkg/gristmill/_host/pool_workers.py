@@ -372,5 +372,7 @@ def _kill(pidfd: int) -> None:
 def _end_text(status: int) -> str:
     """Return the text for a wait status."""
     if os.WIFSIGNALED(status):
-        return f"It was killed by {signal.Signals(os.WTERMSIG(status)).name}."
+        number = os.WTERMSIG(status)  # Most real-time signals have no name.
+        names = {known.value: known.name for known in signal.Signals}
+        return f"It was killed by {names.get(number, f'signal {number}')}."
     return f"It ended with exit code {os.waitstatus_to_exitcode(status)}."
