@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch.utils import data
 
 from gristmill._base.argument_checks import kind
@@ -66,6 +67,8 @@ class _Shared:
             "num_workers": loader.num_workers,
             "worker_init_fn": loader.worker_init_fn,
         }
+        if options.mode is Mode.BROADCAST:
+            parts["seeds"] = _seeds(loader)
         backend = TorchHostWorkers(loader.num_workers, 0, options, parts, part=WHOLE)
         self.attributes = {"_worker_backend": backend, "_iterator": None}
         self.sampler = None
@@ -124,6 +127,12 @@ def _check(loader: Any) -> None:
             f" must be None, got {context!r}. Leave it out."
         )
     private.require_supported()
+
+
+def _seeds(loader: Any) -> list[int]:
+    """Return the seeds from which the order and the workers' seeds are drawn."""
+    generators = loader.generator, getattr(loader.sampler, "generator", None)
+    return [(each or torch.default_generator).initial_seed() for each in generators]
 
 
 def _sampler_of_rank(

@@ -139,6 +139,24 @@ def test_loader_that_cannot_be_shared_raises_error(loader, error, text):
         gristmill.host.share(loader(), name="unused", rank=0, ranks=2)
 
 
+def test_ranks_with_other_seeds_cannot_read_the_same():
+    name = new_name()
+
+    def share(rank, seed):
+        generator = torch.Generator().manual_seed(seed)
+        loader = gristmill.torch.DataLoader([1, 2], num_workers=1, generator=generator)
+        return gristmill.host.share(
+            loader, name=name, rank=rank, ranks=2, mode="broadcast"
+        )
+
+    first = share(0, seed=1)
+    with pytest.raises(ValueError, match=r"of rank 0 .* and of rank 1 .* in seeds"):
+        share(1, seed=2)
+    second = share(1, seed=1)
+    first._shutdown_workers()
+    second._shutdown_workers()
+
+
 def test_number_of_shared_workers_cannot_change():
     (shared,) = share_all(make, 1)
     with pytest.raises(ValueError, match=r"number of workers cannot change: they are"):
