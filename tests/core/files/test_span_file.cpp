@@ -133,10 +133,12 @@ void test_lengths_check_the_index() {
   const Letters letters("0123456789");
   std::vector<std::int64_t> lengths(2);
   const auto file = letters.open(Access::kPread, {{0, 4}, {4, 10}});
-  CHECK(file->lengths(2, lengths).ok());
+  CHECK(file->lengths(2, 0, lengths).ok());
   CHECK(lengths == (std::vector<std::int64_t>{2, 3}));
+  CHECK(file->lengths(2, 1, std::span(lengths).first(1)).ok());
+  CHECK_EQ(lengths[0], 3);
   const auto damaged = letters.open(Access::kPread, {{0, 4}, {4, 11}});
-  CHECK(damaged->lengths(2, lengths).message().find("letter 1 at offset 4") !=
+  CHECK(damaged->lengths(2, 0, lengths).message().find("letter 1 at offset 4") !=
         std::string::npos);
 }
 
