@@ -30,7 +30,7 @@ File::Ptr open(const MemoryFile& file, LocalFile::Access access) {
 // Reads the second half of each record, and maps it if the file is mapped.
 void read_halves(const SpanFile& file) {
   std::vector<std::int64_t> lengths(file.size());
-  static_cast<void>(file.lengths(1, lengths).ok());
+  static_cast<void>(file.lengths(1, 0, lengths).ok());
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const RecordReader::Slice half{static_cast<std::int64_t>(i), lengths[i] / 2,
                                    lengths[i]};

@@ -138,8 +138,9 @@ void test_lengths_check_the_index() {
   CHECK(file->lengths(2, 1, std::span(lengths).first(1)).ok());
   CHECK_EQ(lengths[0], 3);
   const auto damaged = letters.open(Access::kPread, {{0, 4}, {4, 11}});
-  CHECK(damaged->lengths(2, 0, lengths).message().find("letter 1 at offset 4") !=
-        std::string::npos);
+  CHECK(
+      damaged->lengths(2, 0, lengths).message().find("letter 1 at offset 4") !=
+      std::string::npos);
 }
 
 }  // namespace
