@@ -80,15 +80,16 @@ class PooledProgramPickle(ProgramPickle):
     """Pickles a program for processes that are not children of this one."""
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        reduced = super().__reduce_ex__(protocol)
-        if self.inherited:
+        function, (*arguments, tracker) = super().__reduce_ex__(protocol)
+        # The resource tracker of this process is only for children, too.
+        if len(self.inherited) > (tracker is not None):
             raise RuntimeError(
                 "The dataset has a lock, a queue, or a tensor in shared memory, which"
                 " only children of this process can use, but the workers of"
                 " gristmill.host.share are not its children. Make it in __getitem__ or"
                 " worker_init_fn, or use a tensor that is not shared."
             )
-        return reduced
+        return function, (*arguments, None)
 
 
 class PooledFetchStream:

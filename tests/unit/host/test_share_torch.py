@@ -162,3 +162,19 @@ def test_number_of_shared_workers_cannot_change():
     with pytest.raises(ValueError, match=r"number of workers cannot change: they are"):
         shared.set_workers(3)
     shared._shutdown_workers()
+
+
+class Queued(Noisy):
+    def __init__(self):
+        super().__init__()
+        self.queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
+
+
+def test_only_datasets_with_shared_objects_are_refused():
+    # Starts the resource tracker of this process.
+    kept = Queued()
+    (shared,) = share_all(make, 1)
+    assert len(list(shared)) == 6
+    shared._shutdown_workers()
+    with pytest.raises(RuntimeError, match="The dataset has a lock, a queue, or"):
+        next(share_all(lambda: make(dataset=lambda: kept), 1)[0])
