@@ -51,7 +51,14 @@ class Numbers(data.IterableDataset):
 
 def make(rank=None, kind=gristmill.torch.DataLoader, dataset=Noisy, **options):
     dataset = dataset()
-    options = {"batch_size": 4, "num_workers": 2, **options}
+    # A process in which JAX is initialized would warn of another default.
+    context = "launcher" if options.get("num_workers", 2) else None
+    options = {
+        "batch_size": 4,
+        "num_workers": 2,
+        "multiprocessing_context": context,
+        **options,
+    }
     options["generator"] = torch.Generator().manual_seed(5)
     if rank is not None:
         options["sampler"] = data.DistributedSampler(dataset, 2, rank, seed=5)
