@@ -97,3 +97,32 @@ class HostWorkers:
             base, program, self.part, self.worker_count, self.options, self.parts
         )
         return PoolLanes(scheduler, pool)
+
+
+def check_workers_of_host(
+    kind: str, owner: str, argument: str, backend: object, count: object, streams: int
+) -> None:
+    """Check that what a user shares has a number of workers of this machine.
+
+    Args:
+        kind: What it is, "chain" or "loader".
+        owner: The text for the object that has the workers.
+        argument: The name of the argument with their number.
+        backend: The backend of the workers, which must be None.
+        count: The number of workers, or "auto".
+        streams: The number of streams.
+
+    Raises:
+        ValueError: A backend runs the workers, or there is no fixed number of them.
+    """
+    if backend is not None:
+        raise ValueError(
+            f"share needs a {kind} with workers of this host, but {owner} has"
+            f" workers={backend!r}. Leave workers= out, and pass {argument}."
+        )
+    if not count or count == "auto":
+        raise ValueError(
+            f"share needs a {kind} with a number of workers, but {owner} has"
+            f" {argument}={count!r}. Pass the number of workers of the host as"
+            f" {argument}, and streams={streams} for the same order."
+        )

@@ -11,7 +11,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.nodes.slicing import check_parts, slice_chain
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
-from gristmill._host.backend import HostWorkers
+from gristmill._host.backend import HostWorkers, check_workers_of_host
 from gristmill._host.client import HostPoolOptions
 from gristmill._host.mode import Mode
 from gristmill._host.programs import WHOLE, Part
@@ -38,18 +38,14 @@ def share_chain(
             )
         )
     (node,) = nodes
-    if node._backend is not None:
-        raise ValueError(
-            "share needs a chain with workers of this host, but its mp_prefetch has"
-            f" workers={node._backend!r}. Leave workers= out, and pass num_workers."
-        )
-    count = node._options.num_workers
-    if not count or count == "auto":
-        raise ValueError(
-            "share needs a chain with a number of workers, but its mp_prefetch has"
-            f" num_workers={count!r}. Pass the number of workers of the host as"
-            f" num_workers, and streams={node._program.streams} for the same order."
-        )
+    check_workers_of_host(
+        "chain",
+        "its mp_prefetch",
+        "num_workers",
+        node._backend,
+        node._options.num_workers,
+        node._program.streams,
+    )
     shared: IterDataset[Any] = _replace(dataset, node, _with_pool(node, options))
     return iter(shared)
 

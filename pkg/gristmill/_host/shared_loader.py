@@ -8,7 +8,7 @@ from typing import Any
 
 from gristmill._engine import arguments
 from gristmill._engine.compilation import differs_from_grain
-from gristmill._host.backend import HostWorkers
+from gristmill._host.backend import HostWorkers, check_workers_of_host
 from gristmill._host.client import HostPoolOptions
 from gristmill._host.mode import Mode
 from gristmill.loader import DataLoader, DataLoaderIterator
@@ -25,18 +25,14 @@ def share_loader(
         ValueError: The loader has no workers of this machine, or another shard.
     """
     remote = loader._remote
-    if remote.backend is not None:
-        raise ValueError(
-            "share needs a loader with workers of this host, but this one has workers="
-            f"{remote.backend!r}. Leave workers= out, and pass worker_count."
-        )
-    count = loader.multiprocessing_options.num_workers
-    if not count or count == "auto":
-        raise ValueError(
-            "share needs a loader with a number of workers, but this one has"
-            f" worker_count={count!r}. Pass the number of workers of the host as"
-            f" worker_count, and streams={loader._program.streams} for the same order."
-        )
+    check_workers_of_host(
+        "loader",
+        "this one",
+        "worker_count",
+        remote.backend,
+        loader.multiprocessing_options.num_workers,
+        loader._program.streams,
+    )
     shared = copy.copy(loader)
     if options.mode is Mode.DEAL:
         _deal(shared, options)
