@@ -15,6 +15,7 @@ import psutil
 
 import peers
 from harness import AtMost, Measurement, Question, Settings, main
+from process_memory import pss_of
 from workloads import Workload, path_records
 
 RECORDS = 4_000_000
@@ -23,24 +24,12 @@ EPOCHS = 3
 INTERVAL_S = 0.1
 
 
-def _pss(pid: int) -> int:
-    """Returns a process's proportional share of memory in bytes; 0 if it has ended."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as rollup:
-            for line in rollup:
-                if line.startswith("Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return 0
-
-
 def _watch(root: int, stop, peak) -> None:
     """Stores the peak of the processes below ``root``, without this process."""
     own, process = os.getpid(), psutil.Process(root)
     while not stop.is_set():
         pids = [root, *(child.pid for child in process.children(recursive=True))]
-        total = sum(_pss(pid) for pid in pids if pid != own)
+        total = sum(pss_of(pid) for pid in pids if pid != own)
         peak.value = max(peak.value, total)
         stop.wait(INTERVAL_S)
 

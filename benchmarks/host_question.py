@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 
 from jpeg_question import SIDE, files
+from process_memory import pss_of
 from workloads import SEED, DictRows, add_one, leaves, rows
 
 RANKS = 8
@@ -249,7 +250,7 @@ class Ranks:
 
     def pss_mib(self) -> float:
         """Return the proportional share of the memory of all processes."""
-        return sum(_pss(one.pid) for one in self._processes()) / 2**20
+        return sum(pss_of(one.pid) for one in self._processes()) / 2**20
 
     def _processes(self) -> list[psutil.Process]:
         return list(self._root.children(recursive=True))
@@ -311,15 +312,3 @@ def sharing_ranks(sharing: Sharing, make: Callable[..., Any]) -> Any:
     """Start the ranks of a sharing; see `started`."""
     name = f"benchmark-{os.getpid()}"
     return started(sharing.ranks, Rank, sharing, make, name)
-
-
-def _pss(pid: int) -> int:
-    """Return a process's proportional share of memory in bytes; 0 if it has ended."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as rollup:
-            for line in rollup:
-                if line.startswith("Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return 0
