@@ -42,7 +42,7 @@ Numbers first_fit(const Numbers& capacities, const Pieces& pieces) {
   return row_of;
 }
 
-// Returns the feature of which the pieces without a row need the most rows.
+// Returns the feature that needs the most rows for the pieces without a row.
 std::size_t scarcest(const Numbers& capacities, const Pieces& pieces,
                      const Numbers& row_of) {
   std::vector<double> rows(capacities.size());

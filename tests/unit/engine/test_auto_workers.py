@@ -45,7 +45,7 @@ class Workload:
         has_spare_workers = self.use_s and rate == 1 / self.use_s
         busy_s = rate * self.work_s if has_spare_workers else workers
         computed_s = rate * self.work_s * self.computing
-        # Whatever does not wait for anything else waits for a core.
+        # Work that waits for nothing else waits for a core.
         queued_s = 0.0
         if computed_s >= self.cores * 0.999:
             asleep_s = rate * self.work_s * (1 - self.computing)

@@ -32,7 +32,7 @@ SLURM = {
     "SLURM_JOB_ID": "7",
     "SLURM_STEP_ID": "0",
 }
-# Of a program that a batch script runs without srun.
+# The variables of a program that a batch script starts without srun.
 BATCH_SCRIPT = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}
 
 
