@@ -137,8 +137,10 @@ def start_ranks(count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=5, help="at least 1")
     arguments = parser.parse_args()
+    if arguments.epochs < 1:
+        parser.error(f"--epochs must be at least 1, got {arguments.epochs}.")
     if "RANK" in os.environ:
         run_rank(arguments.epochs)
         return

@@ -79,6 +79,7 @@ class Address:
 
         Raises:
             FileExistsError: The path is that of a file which is not a socket.
+            FileNotFoundError: Its folder does not exist.
             OSError: The path cannot be used.
         """
         listener = _new_socket()
@@ -108,7 +109,15 @@ class Address:
         if not self.is_path:
             yield
             return
-        folder = os.open(os.path.dirname(self._address), os.O_RDONLY | os.O_CLOEXEC)
+        path = os.path.dirname(self._address)
+        try:
+            folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"The name of a pool with a slash is the path of a socket, whose folder"
+                f" must exist, but {path!r} does not (name={self.name!r}). Create it,"
+                " or pass a name without a slash."
+            ) from None
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield

@@ -226,7 +226,7 @@ class HostPool:
             for field in dataclasses.fields(self._program)  # type: ignore[arg-type]
             if field.name != shared_field(self._program)
         }
-        return digest_of((rest, self._part))
+        return digest_of((rest, self._part), whole_arrays=True)
 
     @functools.cached_property
     def _part_digests(self) -> dict[str, str]:

@@ -67,7 +67,7 @@ def describe_difference(name: str, first: Joining, joining: Joining) -> str:
             f" {joining.rank} (process {joining.pid}) uses {joining.version}. Use the"
             " same version, or another name."
         )
-    for field in ("ranks", "mode", "ahead"):
+    for field in ("ranks", "mode", "ahead", "memory_limit"):
         ours, theirs = getattr(first, field), getattr(joining, field)
         if ours != theirs:
             return (
@@ -85,6 +85,6 @@ def describe_difference(name: str, first: Joining, joining: Joining) -> str:
     return (
         f"All ranks of the pool {name!r} must have the same loader, but the loaders of"
         f" rank {first.rank} (process {first.pid}) and of rank {joining.rank} (process"
-        f" {joining.pid}) differ in {', '.join(differing)}. Make them alike, or use"
-        " another name."
+        f" {joining.pid}) differ in {', '.join(differing)}. Make them alike, or"
+        " pass a name= of its own for each loader that is in use."
     )

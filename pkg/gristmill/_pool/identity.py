@@ -1,7 +1,9 @@
 """Computes digests of pipelines, to find out whether two programs have the same one.
 
 Pickles of equal pipelines can differ.  The digest covers what a pickle would contain:
-names of types and functions, their code, and the values that they hold.
+names of types and functions, their code, and the values that they hold.  Parts of large
+arrays and of long lists stand for the whole: ranks that compare terabytes of mapped
+files would wait for the disk.
 """
 
 from __future__ import annotations
@@ -13,17 +15,29 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 # The digest of a long list of objects covers this many items at its start and end.
 MAX_ITEMS = 64
 # Lists of these are covered as a whole.
 _PLAIN_TYPES = {type(None), bool, int, float, complex, str, bytes}
 # The digest covers at most this many values, not counting numbers and strings.
 MAX_VALUES = 100_000
+# The digest of a larger array covers this many blocks of it, at equal distances.
+MAX_ARRAY_BYTES = 64 << 20
+BLOCKS = 1024
+BLOCK_BYTES = MAX_ARRAY_BYTES // BLOCKS
 
 
-def digest_of(value: object) -> str:
-    """Return a digest of a value, in hex."""
-    digest = _Digest()
+def digest_of(value: object, *, whole_arrays: bool = False) -> str:
+    """Return a digest of a value, in hex.
+
+    Args:
+        value: The value.
+        whole_arrays: Whether it covers all elements of large arrays, too.
+    """
+    digest = _Digest(whole_arrays)
     digest.add(value)
     return digest.hex()
 
@@ -31,8 +45,9 @@ def digest_of(value: object) -> str:
 class _Digest:
     """A digest to which values are added one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole_arrays: bool) -> None:
         self._hash = hashlib.sha256()
+        self._whole_arrays = whole_arrays
         # Maps the id of each value to its position in the order of values, and to the
         # value itself, so that no other object gets the same id.
         self._seen: dict[int, tuple[int, object]] = {}
@@ -52,7 +67,9 @@ class _Digest:
 
     def _add_contents(self, value: Any) -> None:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            self._update("bytes", hashlib.sha256(value).hexdigest())
+            self._add_array(np.asarray(memoryview(value)))
+        elif type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
+            self._add_array(value)
         elif isinstance(value, (list, tuple)):
             self._update(type(value).__name__, len(value))
             middle = value[MAX_ITEMS:-MAX_ITEMS]
@@ -61,7 +78,7 @@ class _Digest:
             self._add_all([*value[:MAX_ITEMS], *value[MAX_ITEMS:][-MAX_ITEMS:]])
         elif isinstance(value, (set, frozenset)):
             # The order of a set differs between processes.
-            self._update("set", sorted(digest_of(item) for item in value))
+            self._update("set", sorted(map(self._digest_alone, value)))
         elif isinstance(value, dict):
             self._update(type(value).__name__, len(value))
             self._add_all(item for pair in value.items() for item in pair)
@@ -77,6 +94,20 @@ class _Digest:
         else:
             self._update(_name(type(value)))
             self._add_all(_parts(value))
+
+    def _digest_alone(self, value: object) -> str:
+        return digest_of(value, whole_arrays=self._whole_arrays)
+
+    def _add_array(self, array: npt.NDArray[Any]) -> None:
+        """Add an array without a copy of it, since it may fill the memory."""
+        self._update("array", repr(array.dtype), array.shape)
+        items = array.reshape(-1) if array.flags.c_contiguous else array.flat
+        count = max(1, BLOCK_BYTES // max(1, array.itemsize))
+        step = count
+        if array.nbytes > MAX_ARRAY_BYTES and not self._whole_arrays:
+            step = max(count, -(-(array.size - count) // (BLOCKS - 1)))
+        for start in range(0, array.size, step):
+            self._hash.update(items[start : start + count].tobytes())
 
     def _update(self, *words: object) -> None:
         self._hash.update(f"{words}\n".encode())

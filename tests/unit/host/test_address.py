@@ -39,6 +39,15 @@ def test_file_at_the_path_of_a_socket_is_kept(path):
         assert file.read() == "text"
 
 
+def test_path_in_missing_folder_raises_error_with_remedy(tmp_path):
+    loader = gristmill.load(range(3), num_epochs=1, worker_count=1)
+    name = str(tmp_path / "missing" / "pool")
+    shared = host.share(loader, name=name, rank=0, ranks=1)
+    text = r"folder must exist, but '.*/missing' does not .* Create it, or pass a name"
+    with pytest.raises(FileNotFoundError, match=text):
+        next(shared)
+
+
 def test_pool_of_another_user_raises_permission_error(path, monkeypatch):
     address = Address(path)
     with address.listen():

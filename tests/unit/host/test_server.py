@@ -70,8 +70,13 @@ def test_numbers_of_ranks_differ_between_servers(pool):
         ),
         ({"ahead": 9}, "and rank 1 (process 78) passed 9."),
         (
+            {"memory_limit": 1 << 20},
+            "same memory_limit, but rank 0 (process 77) passed 0, and rank 1 (process",
+        ),
+        (
             {"parts": {"sampler": "x", "streams": "y"}},
-            "rank 0 (process 77) and of rank 1 (process 78) differ in sampler, streams",
+            "rank 0 (process 77) and of rank 1 (process 78) differ in sampler, streams."
+            " Make them alike, or pass a name= of its own for each loader",
         ),
         ({"rank": 0}, "but processes 77 and 78 both use it. Pass another rank, or"),
     ],

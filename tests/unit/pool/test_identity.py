@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gristmill
+from gristmill._pool import identity
 from gristmill._pool.identity import digest_of
 from support import extras
 
@@ -109,6 +110,34 @@ def test_tensors_of_torch_count_by_their_values():
     )
     assert first.split()[:-1] == second.split()[:-1]
     assert len({*first.split()}) == 8
+
+
+def test_array_counts_by_its_values_in_any_layout():
+    rows = np.arange(12).reshape(3, 4)
+    strided = np.repeat(rows, 2, axis=1)[:, ::2]
+    for other in (np.asfortranarray(rows), strided):
+        assert digest_of(other) == digest_of(rows)
+    dates = np.array(["2026-11-27"], "datetime64[D]")
+    assert digest_of(dates) != digest_of(dates + 1)
+    assert digest_of(np.array([{1}])) != digest_of(np.array([{2}]))
+
+
+def test_large_array_counts_by_blocks_unless_whole(monkeypatch):
+    monkeypatch.setattr(identity, "MAX_ARRAY_BYTES", 1 << 10)
+    monkeypatch.setattr(identity, "BLOCKS", 4)
+    monkeypatch.setattr(identity, "BLOCK_BYTES", 64)
+    large = np.zeros(10_000, np.uint8)
+    found = {True: [], False: []}
+    for changed in (None, 0, 63, 64, 5_000, 9_999):
+        large[:] = 0
+        if changed is not None:
+            large[changed] = 1
+        for whole in (True, False):
+            found[whole].append(digest_of([large], whole_arrays=whole))
+    assert len({*found[True]}) == 6
+    first, start, end_of_block, after_block, middle, last = found[False]
+    assert first == after_block == middle
+    assert len({first, start, end_of_block, last}) == 4
 
 
 def test_open_files_count_by_their_kind(tmp_path):
