@@ -1,6 +1,8 @@
 """The name, the rank and the number of ranks come from the program's launcher."""
 
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +78,19 @@ def test_torchrun_without_id_is_named_by_its_address(set_variables):
 def test_name_with_slash_is_not_a_path(set_variables):
     set_variables({**TORCHRUN, "TORCHELASTIC_RUN_ID": "team/run"})
     assert find_launch(Mode.DEAL) == Launch("torchrun team|run", 5, 8)
+
+
+def test_processes_of_jax_are_ranks_that_divide_the_data(set_variables, monkeypatch):
+    state = SimpleNamespace(client=None, coordinator_address="node3:1234")
+    jax = SimpleNamespace(process_index=lambda: 3, process_count=lambda: 4)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    distributed = SimpleNamespace(global_state=state)
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", distributed)
+    assert find_launch(Mode.DEAL) is None  # Not initialized.
+    state.client = object()
+    set_variables(SLURM)
+    assert find_launch(Mode.DEAL) == Launch("jax node3:1234", 3, 4)
+    assert find_launch(Mode.BROADCAST) == Launch("slurm 7.0", 1, 4)
 
 
 @pytest.mark.parametrize(("node", "ranks"), [("0", 2), ("2", 2), ("3", 5)])

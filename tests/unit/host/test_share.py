@@ -11,7 +11,14 @@ import gristmill
 import gristmill.host
 from gristmill import MultiprocessingOptions, ShardOptions
 from gristmill._dataset.nodes.slicing import slice_chain
-from support.ranks import close_all, new_name, plain, share_all, take_in_turn
+from support.ranks import (
+    close_all,
+    new_name,
+    new_pool,
+    plain,
+    share_all,
+    take_in_turn,
+)
 
 LARGE = 5000  # Floats of an array that workers do not copy.
 
@@ -115,23 +122,21 @@ def test_chain_broadcast_gives_all_ranks_same_outputs(ranks, stop, streams, **sh
 
 
 def test_chain_epochs_use_one_pool_with_own_draws():
-    name = new_name()
-
-    def make(epoch):
-        chain = in_workers(make_chain(30, 3, filters=True), streams=2)
+    def make(epoch, workers=2):
+        chain = in_workers(make_chain(30, 3, filters=True), 2, workers)
         return chain.at_epoch(epoch).map(lambda batch: batch["draw"])
 
-    for mode in ("deal", "broadcast"):
+    for mode, name in (("deal", new_name()), ("broadcast", new_pool())):
         seen = []
         for epoch in (0, 1):
-            shared = share_all(lambda: make(epoch), 2, f"{name} {mode}", mode)  # noqa: B023
+            shared = share_all(lambda: make(epoch), 2, name, mode)  # noqa: B023
             (first, second) = take_in_turn(shared)
             assert (first == second) == (mode == "broadcast")
             close_all(shared)
             seen.append(first)
         assert seen[0] != seen[1]
         if mode == "broadcast":
-            assert seen == [[*map(plain, make(epoch))] for epoch in (0, 1)]
+            assert seen == [[*map(plain, make(epoch, 0))] for epoch in (0, 1)]
 
 
 def test_sequential_slices_are_dealt_as_contiguous_pieces():
@@ -147,7 +152,7 @@ def test_sharded_loader_with_own_shard_stays_unchanged():
     options = {"num_epochs": 1, "worker_count": 1}
     shard = ShardOptions(1, 2)
     loader = gristmill.load(range(6), shard_options=shard, **options)
-    shared = gristmill.host.share(loader, name=new_name(), rank=1, ranks=2)
+    shared = gristmill.host.share(loader, name=new_pool(), rank=1, ranks=2)
     assert [*shared] == [3, 4, 5]
     assert [*loader] == [3, 4, 5]
 
@@ -197,7 +202,7 @@ def test_rank_changes_its_batch_and_others_do_not_see_it():
 
 
 def test_newer_iterator_of_rank_ends_older_one():
-    name = new_name()
+    name = new_pool()
 
     def share():
         loader = gristmill.load(range(1000), num_epochs=1, worker_count=1)
@@ -253,7 +258,7 @@ def test_sharded_loader_of_rank_is_unchanged(given_by):
             shard_options=None if sharded else shard,
         )
 
-    name = new_name()
+    name = new_pool()
     shards = [ShardOptions(rank, 2) for rank in range(2)]
     shared = [
         gristmill.host.share(make(shard), name=name, rank=rank, ranks=2)

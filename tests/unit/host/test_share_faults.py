@@ -11,7 +11,14 @@ import pytest
 
 import gristmill
 from gristmill import host
-from support.ranks import new_name, plain, share_all, take_in_turn
+from support.ranks import (
+    new_name,
+    new_pool,
+    plain,
+    server_of,
+    share_all,
+    take_in_turn,
+)
 from support.waiting import wait_for
 
 
@@ -54,16 +61,6 @@ def load(records=24, step=Rows, batch=2, workers=2, **options):
         streams=2,
         **options,
     )
-
-
-def server_of(name):
-    """Return the pids of a pool's server, its zygote and its workers."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if f"run_server({name!r}" in path.read_text():
-                found.append(int(path.parent.name))
-    return found
 
 
 def zygotes_of(name):
@@ -163,7 +160,7 @@ def test_pool_whose_program_ends_processes_gives_up(capfd):
 
 
 def test_newer_iterator_continues_while_arrays_of_the_older_are_kept():
-    name = new_name()
+    name = new_pool()
     (older,) = share_all(load, 1, name)
     kept = [next(older) for _ in range(4)]
     older.close()

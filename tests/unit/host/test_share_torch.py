@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gristmill.host
-from support.ranks import new_name, plain, share_all, take_in_turn
+from support.ranks import new_pool, plain, share_all, take_in_turn
 
 torch = pytest.importorskip("torch")
 from torch.utils import data  # noqa: E402
@@ -67,15 +67,20 @@ def make(rank=None, kind=gristmill.torch.DataLoader, dataset=Noisy, **options):
     return kind(dataset, **options)
 
 
+def make_own(rank=None, **options):
+    """Return a loader that starts its workers faster."""
+    return make(rank, multiprocessing_context="fork", **options)
+
+
 @pytest.mark.parametrize(
     ("mode", "persistent"),
     [("deal", False), ("deal", True), ("broadcast", False), ("broadcast", True)],
 )
 def test_epochs_of_ranks_equal_those_of_own_loaders(mode, persistent):
-    name = new_name()
+    name = new_pool()
     loaders = [make(persistent_workers=persistent) for _ in range(2)]
     own = [
-        make(rank if mode == "deal" else None, persistent_workers=persistent)
+        make_own(rank if mode == "deal" else None, persistent_workers=persistent)
         for rank in range(2)
     ]
     for epoch in range(2):
@@ -92,7 +97,7 @@ def test_epochs_of_ranks_equal_those_of_own_loaders(mode, persistent):
 
 def test_iterable_dataset_is_broadcast_with_shares_of_workers():
     shared = share_all(lambda: make(dataset=Numbers), 2, mode="broadcast")
-    expected = [*map(plain, make(dataset=Numbers))]
+    expected = [*map(plain, make_own(dataset=Numbers))]
     assert take_in_turn(shared) == [expected, expected]
 
 
@@ -100,20 +105,20 @@ def test_iterable_dataset_is_broadcast_with_shares_of_workers():
 def test_state_of_shared_loader_continues_alone_and_back(mode):
     stateful = gristmill.torch.StatefulDataLoader
     rank = 0 if mode == "deal" else None
-    name = new_name()
+    name = new_pool()
 
     def share(loader):
         return gristmill.host.share(loader, name=name, rank=0, ranks=2, mode=mode)
 
     # Another rank would have to take its outputs, too.
-    loader, alone = make(kind=stateful), make(rank, kind=stateful)
+    loader, alone = make(kind=stateful), make_own(rank, kind=stateful)
     shared, own = share(loader), iter(alone)
     for _ in range(1):
         assert plain(next(shared)) == plain(next(own))
     states = loader.state_dict(), alone.state_dict()
     shared._shutdown_workers()
     own._shutdown_workers()
-    again, alone_again = make(kind=stateful), make(rank, kind=stateful)
+    again, alone_again = make(kind=stateful), make_own(rank, kind=stateful)
     again.load_state_dict(states[1])
     alone_again.load_state_dict(states[0])
     expected = [*map(plain, alone_again)]
@@ -147,7 +152,7 @@ def test_loader_that_cannot_be_shared_raises_error(loader, error, text):
 
 
 def test_ranks_with_other_seeds_cannot_read_the_same():
-    name = new_name()
+    name = new_pool()
 
     def share(rank, seed):
         generator = torch.Generator().manual_seed(seed)
