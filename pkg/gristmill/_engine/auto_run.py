@@ -21,7 +21,6 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Runnable
 from gristmill._engine.worker_stats import LocalStats, RemoteStats
-from gristmill._engine.workers import check_no_backend
 
 # A measurement takes the first time, and if outputs are rare, up to the second one.
 MEASURE_NS, MAX_MEASURE_NS = 1_000_000_000, 4_000_000_000
@@ -52,7 +51,9 @@ class ChosenWorkers:
     count: int = 1
 
 
-def start_choice(name: str, count: object, workers: object) -> ChosenWorkers | None:
+def start_choice(
+    name: str, count: object, workers: object = None
+) -> ChosenWorkers | None:
     """Return a first decision if the number of workers is "auto", else None.
 
     Args:
@@ -65,7 +66,12 @@ def start_choice(name: str, count: object, workers: object) -> ChosenWorkers | N
     """
     if count != "auto":
         return None
-    check_no_backend(name, workers)
+    if workers is not None:
+        raise ValueError(
+            f'{name}="auto" needs worker processes of this machine, got'
+            f" workers={workers!r}. Pass a number of streams instead, and change the"
+            " number of actors with set_workers()."
+        )
     return ChosenWorkers()
 
 

@@ -115,16 +115,6 @@ def check_backend(workers: object) -> None:
         )
 
 
-def check_no_backend(name: str, workers: object) -> None:
-    """Raise ValueError if a number of workers is "auto", and a backend computes."""
-    if workers is not None:
-        raise ValueError(
-            f'{name}="auto" needs worker processes of this machine, got'
-            f" workers={workers!r}. Pass a number of streams instead, and change the"
-            " number of actors with set_workers()."
-        )
-
-
 def check_workers(count: int) -> None:
     """Check the argument of `set_workers`."""
     check_integer("count", count, " It is the new number of workers.")

@@ -14,7 +14,7 @@ from gristmill._base.argument_checks import check_integer
 from gristmill._base.object_repr import call_html, call_text, value_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
-from gristmill._engine.auto_run import ChosenWorkers
+from gristmill._engine.auto_run import ChosenWorkers, start_choice
 from gristmill._torch import epochs, private
 from gristmill._torch.iterators import (
     AutoCount,
@@ -157,7 +157,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         self.overlap_epochs = bool(overlap_epochs)
         if isinstance(num_workers, AutoCount):
             self._check_auto()
-            self._chosen = ChosenWorkers()
+            self._chosen = start_choice("num_workers", "auto")
         private.warn_if_unsupported()
         _warn_of_accelerate()
 
@@ -190,7 +190,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 " whose batches depend on the number of workers. Pass an int."
             )
         if not self.in_order:
-            raise ValueError('num_workers="auto" needs in_order=True, got False.')
+            raise ValueError(
+                'num_workers="auto" needs in_order=True, got False: the order of'
+                " batches would depend on the number of workers. Pass an int."
+            )
 
     def __repr__(self) -> str:
         return call_text(self, **self._repr_arguments())

@@ -240,5 +240,6 @@ class Actors:
 def test_auto_with_actors_is_refused():
     with pytest.raises(ValueError, match='worker_count="auto" needs worker processes'):
         loader(worker_count="auto", workers=Actors())
-    with pytest.raises(ValueError, match='num_workers="auto" needs worker processes'):
-        chain("auto", False, workers=Actors())
+    for streams in (None, 4):
+        with pytest.raises(ValueError, match='num_workers="auto" needs worker process'):
+            chain("auto", False, workers=Actors(), streams=streams)

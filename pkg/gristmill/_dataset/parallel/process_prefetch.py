@@ -30,12 +30,8 @@ from gristmill._dataset.parallel.chain_program import (
 from gristmill._dataset.parallel.no_output import warn_of_no_output
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill._dataset.parallel.unit_records import is_batch, records_of_unit
-from gristmill._engine.auto_run import ChosenWorkers
-from gristmill._engine.workers import (
-    WorkerBackend,
-    check_backend,
-    check_no_backend,
-)
+from gristmill._engine.auto_run import start_choice
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.options import AUTO_STREAMS, MultiprocessingOptions
 
 DEFAULT_WORKERS = 10
@@ -67,10 +63,8 @@ def multiprocess_prefetch(
         check_integer("streams", streams)
         if streams < 1:
             raise ValueError(f"streams must be at least 1, got {streams}.")
-    elif workers is not None:
+    elif workers is not None and options.num_workers != "auto":
         # The backend defines the number of workers, so this is the number of streams.
-        if options.num_workers == "auto":
-            check_no_backend("num_workers", workers)
         streams = max(int(options.num_workers), 1)
     elif options.num_workers == 0:
         return dataset
@@ -109,7 +103,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._options = options
         self._backend = backend
         self._has_fixed_streams = streams is not None
-        self._chosen = ChosenWorkers() if options.num_workers == "auto" else None
+        self._chosen = start_choice("num_workers", options.num_workers, backend)
         worker_count = 1 if options.num_workers == "auto" else options.num_workers
         records = records_of_unit(dataset)
         stream_count = worker_count if streams is None else streams
