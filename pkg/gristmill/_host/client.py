@@ -29,7 +29,7 @@ from gristmill._host.programs import Part, pack_rest, shared_field
 from gristmill._host.server_process import start_server
 from gristmill._host.slot_views import PoolMemory
 from gristmill._pool.call_metrics import CallMetrics
-from gristmill._pool.identity import digest_of
+from gristmill._pool.identity import digest_of, digests_of
 from gristmill._pool.pool import Lane, TimedResult, WorkerLost
 from gristmill._pool.unit_task import TaskResult, UnitTask
 
@@ -230,7 +230,7 @@ class HostPool:
 
     @functools.cached_property
     def _part_digests(self) -> dict[str, str]:
-        return {name: digest_of(part) for name, part in self._parts.items()}
+        return digests_of(self._parts)
 
     def _slow_text(self, slow: list[int], joined: list[int]) -> str:
         """Return the text of a warning that names the ranks that are slow."""

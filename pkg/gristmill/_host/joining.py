@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gristmill._host.mode import Mode
+from gristmill._pool.identity import names_of_differences
 
 
 class Joining(NamedTuple):
@@ -75,16 +76,11 @@ def describe_difference(name: str, first: Joining, joining: Joining) -> str:
                 f" {first.rank} (process {first.pid}) passed {ours!s}, and rank"
                 f" {joining.rank} (process {joining.pid}) passed {theirs!s}."
             )
-    differing = sorted(
-        part
-        for part in first.parts | joining.parts
-        if first.parts.get(part) != joining.parts.get(part)
-    )
-    if not differing:
+    if not (names := names_of_differences(first.parts, joining.parts)):
         return ""
     return (
         f"All ranks of the pool {name!r} must have the same loader, but the loaders of"
         f" rank {first.rank} (process {first.pid}) and of rank {joining.rank} (process"
-        f" {joining.pid}) differ in {', '.join(differing)}. Make them alike, or"
+        f" {joining.pid}) differ in {names}. Make them alike, or"
         " pass a name= of its own for each loader that is in use."
     )

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import pickle
 import socket
-import sys
 import time
 import traceback
-from typing import Any
 
 import numpy as np
 
 from gristmill import _core
 from gristmill._engine import failures, packing
-from gristmill._engine.stream import Position, Runnable
+from gristmill._engine.stream import Runnable
 from gristmill._engine.worker import ANYWHERE
 from gristmill._host import messages
 from gristmill._host.programs import complete
 from gristmill._host.slot_views import PoolMemory
 from gristmill._pool.call_metrics import ProcessLoad
-from gristmill._pool.unit_server import UnitServer
+from gristmill._pool.unit_server import Slot, UnitServer
 from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
 from gristmill.errors import ArenaFull
 from gristmill.sources._share import share_among
@@ -57,8 +54,8 @@ def serve(
         if kind == "program":
             try:
                 runnable = complete(base, details[0])
-                slots[program] = PoolSlot(server, memory, runnable.position_capacity)
-                slot: Any = slots[program]
+                slot = PoolSlot(server, memory, runnable.position_capacity)
+                slots[program] = slot
                 unit_servers[program] = UnitServer(runnable, slot, number, workers)
             except Exception:
                 load_failures[program] = traceback.format_exc()
@@ -95,28 +92,16 @@ def _answer(server: UnitServer, task: UnitTask, number: int) -> TaskResult:
         return TaskResult(_core.STATUS_ERROR, [], before, failure, NO_BYTES, load)
 
 
-class PoolSlot:
-    """The slot of the pool to which a unit is written.
-
-    It takes the place of a `_core.WorkerEnd`, like `_pool.unit_server.Slot`.
-    """
-
-    # The size of an answer is not limited.
-    max_unit_bytes = sys.maxsize
+class PoolSlot(Slot):
+    """A slot whose memory belongs to the pool."""
 
     def __init__(
         self, server: socket.socket, memory: PoolMemory, position_capacity: int
     ) -> None:
-        self.position_capacity = position_capacity
+        super().__init__(position_capacity)
         self._server = server
-        self._memory = memory
-        self._record = ctypes.c_int64(-1)
-        # A stream stores the number of its current record at this address.
-        self.current_record_address = ctypes.addressof(self._record)
+        self._pool_memory = memory
         self._offset = 0
-        self.capacity = 0
-        # The arguments of the last `commit`.
-        self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
 
     def use(self, offset: int, capacity: int) -> None:
         """Use a slot of the pool for the next unit."""
@@ -140,11 +125,7 @@ class PoolSlot:
                     " pool has left. Use smaller batches, or keep fewer."
                 )
             self._offset = offset
-        return self._memory.address(self._offset)
-
-    def commit(self, status: int, outputs: int, used: int, position: Position) -> None:
-        self.committed = status, outputs, used, position
+        return self._pool_memory.address(self._offset)
 
     def committed_bytes(self) -> Bytes:
-        """Return a view of the committed bytes."""
-        return self._memory.bytes_at(self._offset, self.committed[2])
+        return self._pool_memory.bytes_at(self._offset, self.committed[2])

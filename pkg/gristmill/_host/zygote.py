@@ -14,18 +14,20 @@ import time
 import traceback
 from typing import Any
 
-from gristmill._base import log
 from gristmill._engine import worker
 from gristmill._engine.stream import Runnable
 from gristmill._host import messages, pool_worker
 from gristmill._workers import nesting
 from gristmill._workers.processes import (
     fork,
-    lasting_threads,
     look_like_worker,
     restore_signals_in_forks,
 )
-from gristmill._workers.zygote import adopt_parent_state
+from gristmill._workers.zygote import (
+    adopt_parent_state,
+    freeze_objects,
+    has_threads,
+)
 
 # The name of the processes; {} stands for the worker's number.
 WORKER_NAME = "GristmillPool-{}"
@@ -74,18 +76,10 @@ class PoolZygote:
         except BaseException:
             self._report("failed", traceback.format_exc())
             return
-        if not self._loads_in_workers and (threads := lasting_threads()):
-            log.warning(
-                "Unpickling the pipeline started %d thread(s). Threads do not survive"
-                " a fork, so each worker of the pool unpickles the pipeline itself,"
-                " which takes more time and memory. To avoid this, start threads on"
-                " first use, not on import.",
-                threads,
-            )
+        if not self._loads_in_workers and has_threads():
             self._report("threads")
             return
-        gc.collect()
-        gc.freeze()  # The collector skips frozen objects, so forks share their pages.
+        freeze_objects()
         self._report("ready")
         self._serve()
 

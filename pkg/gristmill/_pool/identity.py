@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,17 @@ def digest_of(value: object, *, whole_arrays: bool = False) -> str:
     digest = _Digest(whole_arrays)
     digest.add(value)
     return digest.hex()
+
+
+def digests_of(parts: Mapping[str, object]) -> dict[str, str]:
+    """Return a digest of each named part of a pipeline."""
+    return {name: digest_of(part) for name, part in parts.items()}
+
+
+def names_of_differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """Return the names of the parts whose digests differ; empty if all are equal."""
+    names = sorted(ours.keys() | theirs.keys())
+    return ", ".join(name for name in names if ours.get(name) != theirs.get(name))
 
 
 class _Digest:

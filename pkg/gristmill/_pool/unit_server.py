@@ -38,7 +38,6 @@ class Slot:
         self.capacity = 0
         # The arguments of the last `commit`.
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
-        self.request_larger_slot(INITIAL_BYTES)
 
     def request_larger_slot(self, nbytes: int) -> int:
         """Make the memory at least this large and return its address.
@@ -70,7 +69,8 @@ class _Unit:
         self.attempt = task.attempt
         self.continues_stream = continues_stream
         self.position_before = np.array(task.position_before, np.int64)
-        self.address, self.capacity = slot.request_larger_slot(0), slot.capacity
+        self.address = slot.request_larger_slot(INITIAL_BYTES)
+        self.capacity = slot.capacity
 
 
 class UnitServer(worker.Server):

@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from gristmill._pool.identity import digest_of
+from gristmill._pool.identity import digest_of, names_of_differences
 from gristmill._pool.pool import Lane, WorkerLost
 from gristmill._pool.unit_task import UnitTask
 from gristmill._ray.actor import ActorLocation
@@ -377,15 +377,11 @@ def _wait_for(unit: Unit) -> Reply:
 def _describe_difference(membership: Membership, pipeline: _Pipeline) -> str:
     """Return the reason why a job cannot share a pipeline; empty if it can."""
     known = {} if pipeline.stream is None else pipeline.stream.parts
-    offered = membership.parts
-    differing = sorted(
-        name for name in known | offered if known.get(name) != offered.get(name)
-    )
-    if not differing:
+    if not (names := names_of_differences(known, membership.parts)):
         return ""
     return (
         f"share={membership.share!r} names a stream that differs from this one in"
-        f" {', '.join(differing)}. Pass the same arguments in all jobs that share it,"
+        f" {names}. Pass the same arguments in all jobs that share it,"
         " or use another name."
     )
 

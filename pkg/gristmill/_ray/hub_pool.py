@@ -15,7 +15,7 @@ from typing import Any
 
 from gristmill._base import log
 from gristmill._engine.stream import Runnable
-from gristmill._pool.identity import digest_of
+from gristmill._pool.identity import digest_of, digests_of
 from gristmill._pool.pool import Lane, TimedResult, WorkerLost
 from gristmill._pool.unit_task import UnitTask
 from gristmill._ray.actor import ActorLocation
@@ -114,7 +114,7 @@ class HubPool:
             (put(self._program),),
             self._share,
             self._window,
-            self._digest_parts() if self._share else {},
+            digests_of(vars(self._program) | self._parts) if self._share else {},
         )
         self._joined_hub()
         if self._refusal:
@@ -187,11 +187,6 @@ class HubPool:
         self._closing.set()
         if (hub := self._hub) is not None and self._ray.is_initialized():
             hub.leave.remote(self._job)
-
-    def _digest_parts(self) -> dict[str, str]:
-        """Return a digest of each attribute of the program, and of `parts`."""
-        parts = {**vars(self._program), **self._parts}
-        return {name: digest_of(part) for name, part in parts.items()}
 
     def _name_in_texts(self) -> str:
         return f"the actors named {self._name!r}"

@@ -99,18 +99,10 @@ class Zygote:
         except BaseException:
             self._send_failure(traceback.format_exc())
             return
-        if not self._loads_in_workers and (threads := lasting_threads()):
-            log.warning(
-                "Unpickling the pipeline started %d thread(s). Threads do not survive "
-                "a fork, so each worker will unpickle the pipeline itself, which takes "
-                "more time and memory. To avoid this, start threads on first use, not "
-                "on import.",
-                threads,
-            )
+        if not self._loads_in_workers and has_threads():
             send(self._supervisor, Message(LOAD_IN_WORKERS))
             return
-        gc.collect()
-        gc.freeze()  # The collector skips frozen objects, so forks share their pages.
+        freeze_objects()
         try:
             self._serve()
         except OSError:
@@ -230,6 +222,25 @@ def adopt_parent_state(state: dict[str, Any]) -> types.ModuleType:
         os.sched_setaffinity(0, state["affinity"])
     settings.adopt(state["settings"])
     return importlib.import_module(state["entry"])
+
+
+def has_threads() -> bool:
+    """Return whether a loaded program has threads; warn of what follows from that."""
+    if threads := lasting_threads():
+        log.warning(
+            "Unpickling the pipeline started %d thread(s). Threads do not survive a"
+            " fork, so each worker will unpickle the pipeline itself, which takes more"
+            " time and memory. To avoid this, start threads on first use, not on"
+            " import.",
+            threads,
+        )
+    return threads > 0
+
+
+def freeze_objects() -> None:
+    """Let the collector skip all objects, so that forks share their pages."""
+    gc.collect()
+    gc.freeze()
 
 
 class StartThrottle:
