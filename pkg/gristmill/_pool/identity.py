@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 # The digest of a long list of objects covers this many items at its start and end.
 MAX_ITEMS = 64
-# Lists of these are covered as a whole.
+# A list of nothing but these is covered as a whole.
 _PLAIN_TYPES = {type(None), bool, int, float, complex, str, bytes}
 # The digest covers at most this many values, not counting numbers and strings.
 MAX_VALUES = 100_000
@@ -83,9 +83,9 @@ class _Digest:
             self._add_array(value)
         elif isinstance(value, (list, tuple)):
             self._update(type(value).__name__, len(value))
-            middle = value[MAX_ITEMS:-MAX_ITEMS]
-            if {*map(type, middle)} <= _PLAIN_TYPES:
-                self._update(*middle)
+            if {*map(type, value)} <= _PLAIN_TYPES:
+                self._update(*value)
+                return
             self._add_all([*value[:MAX_ITEMS], *value[MAX_ITEMS:][-MAX_ITEMS:]])
         elif isinstance(value, (set, frozenset)):
             # The order of a set differs between processes.
