@@ -100,10 +100,11 @@ sanitize-%: tools
 docs: site
 	$(BIN)/python -m http.server --bind localhost --directory $(BUILD_DIR)/site 8000
 
-# A page that is in no list, a link to nothing, a name without a place: any warning fails.
+# A page that is in no list, a link to nothing, a name without a place: any warning fails,
+# which `--quiet` would prevent.
 site: tools
 	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py docs)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file .ci/mkdocs.yml \
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --config-file .ci/mkdocs.yml \
 		--site-dir $(abspath $(BUILD_DIR))/site
 
 wheel: tools
