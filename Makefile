@@ -8,6 +8,7 @@
 #   make sanitize  the C++ tests under ASan, UBSan and TSan
 #   make lint      formatting, linters, types, stubs, locks
 #   make docs      the docs as a site, at http://localhost:8000
+#   make pictures  the pictures of terminals in the docs
 #   make wheel     a wheel for this Python that needs nothing of the system, tried out
 #   make sdist     the sources as users get them
 #   make bench     all measurements, their tables and plots
@@ -34,7 +35,7 @@ CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
-.PHONY: demo dev quick test test-core sanitize docs site wheel sdist bench \
+.PHONY: demo dev quick test test-core sanitize docs site pictures wheel sdist bench \
 	bench-compare soak clean tools lint-tools lint check-format check-ruff check-mypy \
 	check-programs check-stubs check-threads check-costs
 .NOTPARALLEL:
@@ -100,11 +101,16 @@ sanitize-%: tools
 docs: site
 	$(BIN)/python -m http.server --bind localhost --directory $(BUILD_DIR)/site 8000
 
-# A page that is in no list, a link to nothing, a name without a place: any warning fails.
+# A page that is in no list, a link to nothing, a name without a place: any warning fails,
+# which `--quiet` would prevent.
 site: tools
 	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py docs)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file .ci/mkdocs.yml \
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --config-file .ci/mkdocs.yml \
 		--site-dir $(abspath $(BUILD_DIR))/site
+
+pictures: tools
+	$(INSTALL) demo
+	$(BIN)/python .ci/terminal_pictures.py
 
 wheel: tools
 	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py wheel)

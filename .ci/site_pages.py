@@ -17,18 +17,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 # A picture alone in its paragraph.
 PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+\.svg)\))$", re.MULTILINE)
-FIRST = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+FIRST = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+COMMENT = re.compile(r"^<!--.*?-->\n", re.DOTALL | re.MULTILINE)
 STYLE = "site.css"
 # The list of pages that readers see: titles, and the pages or folders under each.
+# Generated pages may be missing.
 PAGES = {
-    "First steps": "install quickstart recipes datasets checkpointing",
-    "In operation": "seeing-it-work troubleshooting",
-    "What you read": "images text record-files convert",
-    "Where it runs": "torch cluster scale",
-    "Coming from others": "from-grain differences-from-grain peers/",
+    "First steps": "install quickstart recipes guarantees",
+    "Switching": "torch from-grain differences-from-grain clients peers/",
+    "Your data": "datasets images text record-files convert",
+    "Running": "checkpointing seeing-it-work many-ranks cluster scale troubleshooting",
     "Reference": "reference/gristmill reference/",
     "How it works": "speed architecture glossary decisions/ formats/",
-    "Project": "project/benchmarks/ project/CHANGELOG project/ releasing",
+    "Project": "versions project/benchmarks/ project/CHANGELOG project/ releasing",
 }
 # These folders get a separate list with this title.  The pages of other folders are
 # listed directly.
@@ -68,8 +69,9 @@ def on_files(files, config):
 
 def on_nav(nav, config, files):
     """Raise an error if a page is missing from the list of pages."""
-    missing = [page.file.src_uri for page in nav.pages if page.parent is None]
-    if missing != ["index.md"]:
+    listed_pages = {page.file.src_uri for page in nav.pages}
+    uris = {file.src_uri for file in files.documentation_pages()}
+    if missing := sorted(uris - listed_pages):
         raise PluginError(f"Pages that PAGES of {__file__} does not name: {missing}")
 
 
@@ -81,7 +83,9 @@ def listed(files):
 
     def entries(name):
         inside = [uri for uri in uris if uri.startswith(name) and name[-1] == "/"]
-        inside = [uri for uri in inside or [f"{name}.md"] if uri not in seen]
+        inside = [
+            uri for uri in inside or [f"{name}.md"] if uri in uris and uri not in seen
+        ]
         seen.update(inside)
         if name not in FOLDERS:
             return inside
@@ -95,11 +99,13 @@ def listed(files):
         title: [entry for name in names.split() for entry in entries(name)]
         for title, names in PAGES.items()
     }
-    return ["index.md", *({title: inside} for title, inside in found.items())]
+    return [{"Home": "index.md"}, *({title: inside} for title, inside in found.items())]
 
 
 def on_page_markdown(markdown, page, **_):
-    """Change links to files of the repository into links to pages of the site."""
+    """Remove comments, and change links to files into links to pages of the site."""
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["toc"]
     path = repository_path(page.file.src_uri)
     here = posixpath.dirname(page.file.src_uri)
 
@@ -109,6 +115,7 @@ def on_page_markdown(markdown, page, **_):
             return link[0]
         return posixpath.relpath(site_path(target), here or ".") + (link[2] or "")
 
+    markdown = COMMENT.sub("", markdown)
     return LINK.sub(moved, PICTURE.sub(r"[\1](\2)", markdown))
 
 
@@ -134,13 +141,9 @@ def resolved(path, link):
 
 def site_path(path):
     """Return the path in the site of a file of the repository."""
-    if path == "README.md":
-        return "index.md"
     return path.removeprefix("docs/") if path.startswith("docs/") else f"project/{path}"
 
 
 def repository_path(uri):
     """Return the file of the repository from which a page of the site is made."""
-    if uri == "index.md":
-        return "README.md"
     return uri.removeprefix("project/") if uri.startswith("project/") else f"docs/{uri}"

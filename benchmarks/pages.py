@@ -43,7 +43,12 @@ def group_table(group: str, outcomes: dict[str, Outcome]) -> str:
 
 def all_runs(outcomes: dict[str, Outcome]) -> str:
     """Returns every run of every contestant."""
-    lines = ["# Every run", "", "[README.md](README.md) says how it is measured.", ""]
+    lines = [
+        "# Every run",
+        "",
+        "[Benchmarks](README.md) explains the measurements.",
+        "",
+    ]
     for outcome in outcomes.values():
         about = "".join(f"- {key}: {text}\n" for key, text in outcome.about.items())
         lines += [table(outcome), about]

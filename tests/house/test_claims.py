@@ -1,9 +1,9 @@
 """Each claim of the documents is named by a test, in `@pytest.mark.claim(text)`.
 
-A claim is an item of README's "Guarantees", named by its bold words; an item of its
-"Limits", named by its first sentence; or a row of the tables of differences in
-docs/differences-from-grain.md, named by its first cell. The text of the marker is on
-one line, without backticks and without the addresses of links.
+A claim is an item of "Guarantees" in docs/guarantees.md, named by its bold words; an
+item of "Limits" there, named by its first sentence; or a row of the tables of
+differences in docs/differences-from-grain.md, named by its first cell. The text of the
+marker is on one line, without backticks and without the addresses of links.
 """
 
 import ast
@@ -45,11 +45,11 @@ def first_cells(text: str) -> list[str]:
 
 def all_claims(root: pathlib.Path) -> list[str]:
     """Return the claims of the documents below root."""
-    readme = (root / "README.md").read_text()
+    guarantees = (root / "docs/guarantees.md").read_text()
     differences = (root / "docs/differences-from-grain.md").read_text()
     return [
-        *item_names(section(readme, "Guarantees")),
-        *first_sentences(section(readme, "Limits")),
+        *item_names(section(guarantees, "Guarantees")),
+        *first_sentences(section(guarantees, "Limits")),
         *first_cells(differences.partition("## Settings in workers")[0]),
     ]
 
@@ -81,7 +81,7 @@ def test_claims_have_different_texts():
     assert sorted(set(claims)) == sorted(claims)
 
 
-README = """
+GUARANTEES = """
 ## Guarantees
 
 - **Order.** It is `kept`. Nothing
@@ -131,7 +131,7 @@ class TestNotes:
 def test_untested_claims_and_unknown_texts_are_found(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests" / "below").mkdir(parents=True)
-    (tmp_path / "README.md").write_text(README)
+    (tmp_path / "docs/guarantees.md").write_text(GUARANTEES)
     (tmp_path / "docs/differences-from-grain.md").write_text(DIFFERENCES)
     (tmp_path / "tests/below/test_x.py").write_text(TESTS)
     assert faults(tmp_path) == (["Files", "a None fails"], ["JAX", "an unknown claim"])

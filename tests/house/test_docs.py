@@ -168,3 +168,8 @@ def test_links_lead_somewhere(text):
     file = ROOT / text
     for target in re.findall(r"\]\(([^)#]+)\)", file.read_text()):
         assert "://" in target or (file.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_link_texts_are_not_names_of_pages(text):
+    assert re.findall(r"\[[^]]*\.md`?\]\(", (ROOT / text).read_text()) == []
