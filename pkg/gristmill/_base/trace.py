@@ -36,11 +36,14 @@ class Trace:
             the later one.
         process_names: The name of each process, by its id.
         thread_names: The name of each thread, by the ids of its process and of itself.
+        complete: Whether there are all intervals, and not only the first ones of a
+            process.
     """
 
     intervals: tuple[Interval, ...]
     process_names: Mapping[int, str]
     thread_names: Mapping[tuple[int, int], str]
+    complete: bool
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the intervals to a file in Chrome's trace event format."""

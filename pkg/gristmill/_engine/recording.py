@@ -104,17 +104,21 @@ class Recording:
         process_names: dict[int, str] = {}
         thread_names: dict[tuple[int, int], str] = {}
         intervals = []
-        for path in Path(self._folder).iterdir():
+        paths = list(Path(self._folder).iterdir())
+        limit = min(MAX_PROCESS_INTERVALS, MAX_INTERVALS // len(paths))
+        complete = True
+        for path in paths:
             process = int(path.name)
             name, *lines = path.read_text().splitlines() or ['""']
             process_names[process] = json.loads(name)
-            for line in lines:
+            complete = complete and len(lines) < limit
+            for line in lines[:limit]:
                 with contextlib.suppress(ValueError):  # The process was killed.
                     stage, thread, thread_name, start_ns, end_ns = json.loads(line)
                     thread_names[process, thread] = thread_name
                     intervals.append(Interval(process, thread, stage, start_ns, end_ns))
         intervals.sort(key=lambda interval: (interval.start_ns, -interval.end_ns))
-        return Trace(tuple(intervals[:MAX_INTERVALS]), process_names, thread_names)
+        return Trace(tuple(intervals), process_names, thread_names, complete)
 
 
 @contextlib.contextmanager

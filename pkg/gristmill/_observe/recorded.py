@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gristmill._base.report import Report
 from gristmill._base.trace import Trace
-from gristmill._engine.recording import (
-    CONSUME,
-    MAX_INTERVALS,
-    MAX_PROCESS_INTERVALS,
-    NEXT,
-    WAIT,
-)
+from gristmill._engine.recording import CONSUME, NEXT, WAIT
 from gristmill._observe.local_workers import NAMES
 
 _RUN_NAMES = {
@@ -23,12 +16,12 @@ _RUN_NAMES = {
     WAIT: ("wait", "waiting for work"),
 }
 TOO_MANY_NOTE = (
-    f"The trace has the first {MAX_PROCESS_INTERVALS:,} intervals of each process, and"
-    f" {MAX_INTERVALS:,} in total. Pass fewer seconds for a whole trace."
+    "The trace has only the first intervals of a process. Pass fewer seconds to record"
+    " all of them."
 )
-REMOTE_NOTE = (
-    "The trace has only this process: workers that ranks share, and actors of a"
-    " cluster, are not recorded."
+MISSING_NOTE = (
+    "The trace has no intervals of some workers. Workers that ranks share, actors of a"
+    " cluster, and workers of a forkserver that ran before are not recorded."
 )
 
 
@@ -36,7 +29,7 @@ def with_intervals(
     report: Report,
     trace: Trace,
     names: Mapping[str, tuple[str, str]],
-    is_remote: bool,
+    worker_pids: Iterable[int] | None,
 ) -> Report:
     """Add a trace to the report of the same run.
 
@@ -44,7 +37,7 @@ def with_intervals(
         report: The report.
         trace: The trace, in which the stages have the names of `stage_times`.
         names: Kinds and names of stages that are not the user's steps.
-        is_remote: Whether a pool computed the outputs.
+        worker_pids: The workers of this run; None if a pool computed the outputs.
     """
     all_names = {**NAMES, **_RUN_NAMES, **names}
     titles = {
@@ -55,12 +48,10 @@ def with_intervals(
         interval._replace(stage=titles[interval.stage]) for interval in trace.intervals
     )
     notes = list(report.notes)
-    counts = collections.Counter(interval.process for interval in intervals)
-    largest = max(counts.values(), default=0)
-    if largest >= MAX_PROCESS_INTERVALS or len(intervals) >= MAX_INTERVALS:
+    if not trace.complete:
         notes.append(TOO_MANY_NOTE)
-    if is_remote:
-        notes.append(REMOTE_NOTE)
+    if worker_pids is None or not trace.process_names.keys() >= set(worker_pids):
+        notes.append(MISSING_NOTE)
     return dataclasses.replace(
         report,
         recorded=dataclasses.replace(trace, intervals=intervals),

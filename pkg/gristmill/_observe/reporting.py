@@ -17,7 +17,7 @@ from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.chain_program import ChainProgram
 from gristmill._engine.recording import recording
-from gristmill._engine.worker_stats import RemoteStats
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._observe import cluster_workers, generators, local_workers
 from gristmill._observe.accounting import count_for_report
 from gristmill._observe.diagnosis import diagnose
@@ -183,8 +183,11 @@ def report_of_loader(
     cluster_stats = cluster_workers.usage_of(iterator)
     report = _diagnose(report, cluster_stats)
     if intervals is not None:
-        names = {} if local_stats is None else local_stats.names
-        report = with_intervals(report, intervals, names, cluster_stats is not None)
+        stats = local_stats or LocalStats((), {}, {})
+        pids = [worker.pid for worker in stats.workers]
+        report = with_intervals(
+            report, intervals, stats.names, None if cluster_stats else pids
+        )
     return verify_report(report, trial, seconds, consume) if verify else report
 
 
@@ -228,8 +231,10 @@ def _report_of_chain(
     cluster_stats = cluster_workers.usage_of(iterator)
     report = _diagnose(report, cluster_stats)
     if intervals is not None:
-        names = ChainProgram.stages
-        report = with_intervals(report, intervals, names, cluster_stats is not None)
+        pids = [worker.pid for worker in report.workers]
+        report = with_intervals(
+            report, intervals, ChainProgram.stages, None if cluster_stats else pids
+        )
     return report
 
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 import gristmill as grain
+from gristmill._base.trace import Trace
 from gristmill._engine import recording
 from gristmill._observe import recorded
 
@@ -216,12 +217,19 @@ def test_report_without_trace_records_nothing(monkeypatch):
 
 def test_trace_keeps_the_first_intervals_of_a_long_run(monkeypatch):
     monkeypatch.setattr(recording, "MAX_PROCESS_INTERVALS", 10)
-    monkeypatch.setattr(recorded, "MAX_PROCESS_INTERVALS", 10)
     loader = grain.load(range(40), num_epochs=1)
     report = loader.report(seconds=60, trace=True)
     assert len(report.recorded.intervals) == 10
     assert report.recorded.intervals[0].stage == "wait: next()"
     assert report.notes == (recorded.TOO_MANY_NOTE,)
+
+
+@pytest.mark.parametrize("workers", [None, [7, 8]])
+def test_missing_workers_are_noted(workers):
+    report = grain.load(range(4), num_epochs=1).report(seconds=60)
+    trace = Trace((), {1: "main", 7: "worker 0"}, {}, complete=True)
+    report = recorded.with_intervals(report, trace, {}, workers)
+    assert report.notes[-1] == recorded.MISSING_NOTE
 
 
 def test_second_trace_of_a_process_at_a_time_is_an_error():
