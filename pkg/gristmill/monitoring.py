@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, under Grain's names.
+"""Metrics for Prometheus, under Grain's names, and for OpenTelemetry.
 
 | metric | kind | label |
 | --- | --- | --- |
@@ -20,6 +20,23 @@ need the package prometheus_client.
 By default, the server listens on 127.0.0.1, which only programs on the same machine can
 reach.  Set ``GRISTMILL_PROMETHEUS_HOST`` to listen on another address, such as 0.0.0.0
 for all.
+
+`start_opentelemetry` records metrics as observable instruments of OpenTelemetry, which
+needs the package opentelemetry-api:
+
+| instrument | kind | attribute |
+| --- | --- | --- |
+| ``gristmill.next.calls`` | counter | ``iterator``, "dataset" or "loader" |
+| ``gristmill.next.duration`` in s | counter | ``iterator`` |
+| ``gristmill.read.elements`` | counter | ``source``, its class |
+| ``gristmill.read.bytes`` | counter | ``source`` |
+| ``gristmill.read.duration`` in s | counter | ``source`` |
+| ``gristmill.ready`` | gauge | ``iterator`` |
+| ``gristmill.consumed.elements`` | gauge | ``source``, its name |
+| ``gristmill.consumed.tokens`` | gauge | ``source``, its name |
+| ``gristmill.consumed.epochs`` | gauge | ``source``, its name |
+
+It does not record reads in worker processes.
 """
 
 from __future__ import annotations
@@ -29,15 +46,24 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gristmill._base import log
 from gristmill._base.lazy_names import public_names
+from gristmill._base.open_telemetry import TelemetryNumbers
 from gristmill._base.sizes import size_of
 from gristmill._base.source_counts import SourceCounts
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
+__all__ = [
+    "DEFAULT_HOST",
+    "DEFAULT_PORT",
+    "is_on",
+    "serve",
+    "setup_telemetry",
+    "start",
+    "start_opentelemetry",
+]
 
 DEFAULT_HOST = "127.0.0.1"
 """The default address of the metrics server."""
@@ -56,6 +82,8 @@ _HOUR_NS = 3_600_000_000_000
 
 # The metrics of this process, by argument name in `start`; empty until `start`.
 _metrics: dict[str, Any] = {}
+# The numbers for OpenTelemetry; empty until `start_opentelemetry`.
+_telemetry: list[TelemetryNumbers] = []
 
 
 class _Collector:
@@ -92,7 +120,7 @@ def is_on() -> bool:
         >>> is_on()
         False
     """
-    return bool(_metrics)
+    return bool(_metrics or _telemetry)
 
 
 def start() -> None:
@@ -155,6 +183,25 @@ def start() -> None:
     )
     _unregister_grain_metrics()
     client.REGISTRY.register(_collector)
+
+
+def start_opentelemetry(meter_provider: Any = None) -> None:
+    """Begin to record metrics for OpenTelemetry; later calls do nothing.
+
+    Args:
+        meter_provider: An `opentelemetry.metrics.MeterProvider`; None for the global
+            one.
+
+    Raises:
+        ImportError: opentelemetry-api is not installed.
+
+    Example:
+        >>> start_opentelemetry()  # doctest: +SKIP
+    """
+    if not _telemetry:
+        numbers = TelemetryNumbers()
+        numbers.register(meter_provider)
+        _telemetry.append(numbers)
 
 
 def serve(port: int | None = None, host: str | None = None) -> int | None:
@@ -231,21 +278,31 @@ def setup_telemetry() -> None:
     serve()
 
 
-def record_next(durations_ns: Iterable[int]) -> None:
+def record_next(durations_ns: Sequence[int]) -> None:
     """Record calls of ``next`` on a dataset's last iterator."""
-    for duration in durations_ns:
-        _metrics["next_ns"].observe(duration)
+    _record_calls("next_ns", "dataset", durations_ns)
 
 
-def record_get_next(durations_ns: Iterable[int]) -> None:
-    """Record calls of ``next`` on the iterator of a `DataLoader`."""
-    for duration in durations_ns:
-        _metrics["get_next"].observe(duration)
+def record_get_next(durations_ns: Sequence[int]) -> None:
+    """Record calls of ``next`` on the iterator of a loader."""
+    _record_calls("get_next", "loader", durations_ns)
+
+
+def _record_calls(metric: str, iterator: str, durations_ns: Sequence[int]) -> None:
+    if _metrics:
+        for duration in durations_ns:
+            _metrics[metric].observe(duration)
+    for numbers in _telemetry:
+        numbers.add("gristmill.next.calls", iterator, len(durations_ns))
+        numbers.add("gristmill.next.duration", iterator, sum(durations_ns) / 1e9)
 
 
 def record_ready(elements: int) -> None:
     """Record the number of elements that were ready when one was requested."""
-    _metrics["ready"].observe(elements)
+    if _metrics:
+        _metrics["ready"].observe(elements)
+    for numbers in _telemetry:
+        numbers.set("gristmill.ready", "dataset", elements)
 
 
 def record_read(source: str, elements: Sequence[Any], total_ns: int) -> None:
@@ -256,10 +313,16 @@ def record_read(source: str, elements: Sequence[Any], total_ns: int) -> None:
         elements: The elements.
         total_ns: The time to read all of them, in ns.
     """
-    _metrics["bytes_read"].labels(source).inc(sum(map(size_of, elements)))
-    histogram = _metrics["read_ns"].labels(source)
-    for _ in elements:
-        histogram.observe(total_ns / len(elements))
+    nbytes = sum(map(size_of, elements))
+    if _metrics:
+        _metrics["bytes_read"].labels(source).inc(nbytes)
+        histogram = _metrics["read_ns"].labels(source)
+        for _ in elements:
+            histogram.observe(total_ns / len(elements))
+    for numbers in _telemetry:
+        numbers.add("gristmill.read.elements", source, len(elements))
+        numbers.add("gristmill.read.bytes", source, nbytes)
+        numbers.add("gristmill.read.duration", source, total_ns / 1e9)
 
 
 def record_consumed(counts: SourceCounts) -> None:
@@ -271,8 +334,12 @@ def record_consumed(counts: SourceCounts) -> None:
     for name, count in counts.items():
         for unit in _CONSUMED_UNITS:
             number = getattr(count, unit)
-            if number is not None:
+            if number is None:
+                continue
+            if _metrics:
                 _metrics[f"consumed_{unit}"].labels(name).set(number)
+            for numbers in _telemetry:
+                numbers.set(f"gristmill.consumed.{unit}", name, number)
 
 
 def _client() -> Any:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import tempfile
 
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 
+from faults.scripts import environment
 from support import extras
 from support.places import ROOT
 
@@ -273,3 +276,32 @@ def test_pretraining_has_equal_losses_on_other_ranks_and_frameworks(tmp_path):
     assert len(losses["jax"]) == 8
     assert losses["jax"] == pytest.approx(losses["torch"], abs=2e-4)
     assert losses["jax"][3] < losses["jax"][0]
+
+
+@pytest.mark.multiprocess
+def test_notebook_has_the_outputs_of_a_run():
+    notebook = nbformat.read(EXAMPLES / "digits.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    kept = printed_by_cells(notebook)
+    assert all(kept)
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute(
+        env={**environment(), **FASTER}
+    )
+    for cell, before, after in zip(
+        notebook.cells, kept, printed_by_cells(notebook), strict=True
+    ):
+        # The numbers of a report differ.
+        if "varies" in cell.metadata.get("tags", ()):
+            assert after.startswith("Limit: ")
+        else:
+            assert after == before
+
+
+def printed_by_cells(notebook):
+    """Return the text of each cell of Markdown, or what a cell of code has printed."""
+    return [
+        "".join(output.text for output in cell.outputs if output.name == "stdout")
+        if cell.cell_type == "code"
+        else cell.source
+        for cell in notebook.cells
+    ]

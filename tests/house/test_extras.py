@@ -64,6 +64,7 @@ USES = {
     "torch": r"\bimport torch\b|\bgristmill\.torch\b|\bfrom torch\b",
     "jax": r"\bimport jax\b|\bgristmill\.jax\b|\bfrom jax\b",
     "orbax": r"\borbax\b|\bCheckpointSave\(|\bCheckpointRestore\(",
+    "opentelemetry": r"\bfrom opentelemetry\b",
     "prometheus": r"\bprometheus_client\b",
     "ray": r"\bimport ray\b|\bgristmill\.ray\b",
     "beam": r"\bgristmill\.beam\b|\bapache_beam\b",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import os
 from collections.abc import Sequence
 from typing import Literal
 
 from gristmill._base.object_repr import printable
 from gristmill._base.quantities import bytes_text, time_text
 from gristmill._base.source_counts import SourceCount
+from gristmill._base.trace import Trace
 
 Limit = Literal[
     "read",
@@ -180,6 +182,7 @@ class Report:
         sources: The name of each source, and what was delivered from it, of a chain
             with several sources or with known numbers of tokens, if that can be counted
             quickly.
+        recorded: When each stage ran, if the run was recorded with ``trace=True``.
     """
 
     limit: Limit
@@ -200,6 +203,7 @@ class Report:
     notes: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     sources: tuple[tuple[str, SourceCount], ...] = ()
+    recorded: Trace | None = None
 
     def __str__(self) -> str:
         p50, p95, p99 = (
@@ -236,6 +240,59 @@ class Report:
         return "\n".join(map(printable, lines))
 
     __repr__ = __str__
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Write when each stage ran to a file in Chrome's trace event format.
+
+        https://ui.perfetto.dev and chrome://tracing show it: processes, their threads,
+        reads, steps and waits.
+
+        Args:
+            path: The file, such as "trace.json"; it is replaced.
+
+        Raises:
+            ValueError: The run was not recorded.
+
+        Example:
+            >>> loader = gristmill.load(range(1000), batch_size=10)
+            >>> report = loader.report(seconds=0.1, trace=True)
+            >>> report.trace("/tmp/trace.json")
+        """
+        if self.recorded is None:
+            raise ValueError(
+                "trace() needs a report with recorded intervals, got one without. Call"
+                " report(trace=True) of a dataset or a loader."
+            )
+        self.recorded.write(path)
+
+    def metrics(self) -> dict[str, float]:
+        """Return numbers of the report, to log them while you train.
+
+        Returns:
+            ``data/outputs_per_s``, ``data/bytes_per_s``, ``data/waited`` (a share),
+            ``data/p50_s``, ``data/p95_s`` and ``data/p99_s`` of ``next``; with workers
+            ``data/workers`` and ``data/workers_busy`` (the mean share); and for each of
+            `sources`, ``data/NAME/elements``, and ``tokens`` and ``epochs`` if known.
+
+        Example:
+            >>> report = gristmill.load(range(1000), batch_size=10).report(seconds=0.1)
+            >>> report.metrics()["data/outputs_per_s"] == report.outputs_per_s
+            True
+        """
+        names = ["outputs_per_s", "bytes_per_s", "waited", "p50_s", "p95_s", "p99_s"]
+        metrics: dict[str, float] = {
+            f"data/{name}": getattr(self, name) for name in names
+        }
+        if self.workers:
+            busy = sum(worker.busy for worker in self.workers)
+            metrics["data/workers"] = len(self.workers)
+            metrics["data/workers_busy"] = busy / len(self.workers)
+        for source, count in self.sources:
+            for unit in ("elements", "tokens", "epochs"):
+                number = getattr(count, unit)
+                if number is not None:
+                    metrics[f"data/{source}/{unit}"] = number
+        return metrics
 
     def _repr_html_(self) -> str:
         lines = str(dataclasses.replace(self, stages=())).split("\n")

@@ -1,17 +1,24 @@
-"""Parses numbers in arguments, and formats numbers, sizes, bars and tables."""
+"""Parses numbers in arguments, and formats numbers, sizes, bars, tables and colors."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
+import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
+
+Style = Literal["bold", "dim", "red", "green", "yellow"]
 
 # The arguments of each command's ArgumentParser.
 STYLE: Any = {
     "formatter_class": argparse.RawDescriptionHelpFormatter,
     "allow_abbrev": False,
 }
+# The parameters of the terminal's "select graphic rendition".
+_STYLE_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
 
 
 def integer_parser(minimum: int) -> Callable[[str], int]:
@@ -100,3 +107,68 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def moves_cursor() -> bool:
+    """Return whether the standard output is a terminal that moves its cursor."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def shows_color() -> bool:
+    """Return whether to color the standard output; see https://no-color.org."""
+    return moves_cursor() and not os.environ.get("NO_COLOR")
+
+
+def paint(text: str, style: Style | None) -> str:
+    r"""Return text that a terminal shows in a style.
+
+    Example:
+        >>> paint("ended", "red")
+        '\x1b[31mended\x1b[0m'
+    """
+    return text if style is None else f"\x1b[{_STYLE_CODES[style]}m{text}\x1b[0m"
+
+
+def count_columns(text: str) -> int:
+    """Return the number of columns in which a terminal shows text.
+
+    Example:
+        >>> count_columns("data"), count_columns("\N{CJK UNIFIED IDEOGRAPH-8CC7}")
+        (4, 2)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(map(_count_character_columns, text))
+
+
+def _count_character_columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def shorten(text: str, columns: int) -> str:
+    """Replace the middle of text that needs more than `columns`.
+
+    Example:
+        >>> shorten("python train.py --steps 1000", 20)
+        'python tr...eps 1000'
+    """
+    if count_columns(text) <= columns:
+        return text
+    if columns <= 3:
+        return "..."[:columns]
+    beginning = _cut_to(text, (columns - 2) // 2)
+    end = _cut_to(text[::-1], (columns - 3) // 2)[::-1]
+    return f"{beginning}...{end}"
+
+
+def _cut_to(text: str, columns: int) -> str:
+    """Return the longest beginning of text that fits into `columns`."""
+    if text.isascii():
+        return text[:columns]
+    for length, character in enumerate(text):
+        columns -= _count_character_columns(character)
+        if columns < 0:
+            return text[:length]
+    return text

@@ -18,8 +18,14 @@ from gristmill._cli.process_snapshot import (
     take_snapshot,
 )
 from gristmill._cli.snapshot_difference import WaitSamples, activity_between
-from gristmill._cli.terminal import STYLE, format_table
-from gristmill._cli.top_text import format_activity
+from gristmill._cli.terminal import (
+    STYLE,
+    format_table,
+    moves_cursor,
+    shorten,
+    shows_color,
+)
+from gristmill._cli.top_text import UNLIMITED_COLUMNS, format_activity
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
 from gristmill._observe.shared_words import LayoutMismatchError
@@ -35,13 +41,15 @@ Without PID, list the processes that have such loaders.
 
 EPILOG = """\
 columns:
-  ready        outputs that are computed and not yet taken
+  limit        data if the consumer waits for 10 % of the time or more, else consumer
   waits        share of looks at which the consumer was waiting for an output
+  ready        outputs that are computed and not yet taken
   for          time since the worker began its present batch or range of records
   CPU          share of one core
   memory       of a worker; each process has its share of common memory (PSS)
   outputs/s    outputs that a worker computed
 
+A terminal shows the columns that fit, in color unless NO_COLOR is set.
 If the program calls consumed() of an iterator, the last result is shown, too.
 
 examples:
@@ -119,7 +127,7 @@ def _list_processes(as_json: bool) -> None:
         # `table` aligns columns to the right, but the command is text.
         numbers = format_table([row[:3] for row in rows]).splitlines()
         lines = [f"{line}  {row[3]}" for line, row in zip(numbers, rows, strict=True)]
-        print("\n".join(line[: _max_columns()] for line in lines))
+        print("\n".join(shorten(line, _count_columns()) for line in lines))
 
 
 def _watch(arguments: argparse.Namespace) -> None:
@@ -128,7 +136,7 @@ def _watch(arguments: argparse.Namespace) -> None:
     before = take_snapshot(pid)
     if not before.loaders:
         raise CommandError(no_loaders_text(pid))
-    in_place = sys.stdout.isatty() and not (arguments.json or arguments.once)
+    in_place = moves_cursor() and not (arguments.json or arguments.once)
     drawn_lines = 0
     while True:
         wait_samples = _sample_waits(before, arguments.interval)
@@ -146,10 +154,10 @@ def _watch(arguments: argparse.Namespace) -> None:
         if arguments.json:
             print(json.dumps(activity), flush=True)
         elif in_place:
-            drawn_lines = _redraw(format_activity(activity), drawn_lines)
+            drawn_lines = _redraw(_format(activity), drawn_lines)
         else:
             end = "\n" if arguments.once else "\n\n"
-            print(format_activity(activity), end=end, flush=True)
+            print(_format(activity), end=end, flush=True)
         if arguments.once:
             return
         before = after
@@ -173,19 +181,26 @@ def _sample_waits(snapshot: ProcessSnapshot, seconds: float) -> dict[int, WaitSa
     }
 
 
+def _format(activity: dict[str, Any]) -> str:
+    """Format an activity for the standard output."""
+    return format_activity(activity, _count_columns(), shows_color())
+
+
 def _redraw(text: str, drawn_lines: int) -> int:
     """Draw `text` over the last `drawn_lines` lines, and return its number of lines."""
-    columns, height = shutil.get_terminal_size()
-    lines = [line[: columns - 1] for line in text.splitlines()[: height - 1]]
+    lines = text.splitlines()[: shutil.get_terminal_size().lines - 1]
     up = f"\x1b[{drawn_lines}A" if drawn_lines else ""
     sys.stdout.write(f"{up}\r\x1b[J" + "".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
     return len(lines)
 
 
-def _max_columns() -> int | None:
-    """Return the width of the terminal; None if the output does not go to one."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def _count_columns() -> int:
+    """Return the columns that a line of the standard output may have."""
+    if not sys.stdout.isatty():
+        return UNLIMITED_COLUMNS
+    # A character in the last column may already begin the next line.
+    return shutil.get_terminal_size().columns - 1
 
 
 def _parse_pid(text: str) -> int:

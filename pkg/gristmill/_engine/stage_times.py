@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from gristmill._base.types import T
+from gristmill._engine.recording import WAIT, Recorder, current_recorder
 from gristmill._hot import run as hot_run
 
 # The time without measurements after two measured calls, and its limit in calls.
@@ -64,15 +65,23 @@ class StageTimes:
     The thread that computes them calls all methods.  Others may read `by_clock`.
 
     The caller decrements `calls_until_measured` before each call, and measures the
-    call if it is 0.
+    call if it is 0.  While a recording runs, all calls are measured.
+
+    Args:
+        in_worker: Whether the calls are the units of a worker, which waits between
+            them.
 
     Attributes:
         calls_until_measured: The number of calls up to and including the next one to
             measure.
     """
 
-    def __init__(self) -> None:
-        self.calls_until_measured = FIRST_MEASURED
+    def __init__(self, in_worker: bool = False) -> None:
+        self._recorder = current_recorder()
+        self.calls_until_measured = 1 if self._recorder else FIRST_MEASURED
+        self._in_worker = in_worker
+        # The end of the last recorded call, or 0.
+        self._last_end_ns = 0
         self.by_clock = StageTotals(), StageTotals()
         # The index of the next measurement's clock in `CLOCKS` and `by_clock`.
         self._clock = 0
@@ -85,8 +94,13 @@ class StageTimes:
         measured = self.by_clock[self._clock]
         spent: dict[str, int] = {}
         sleeps_before, cpu_ns = sleeps(), time.thread_time_ns()
+        intervals: list[tuple[str, int, int]] | None = None
         start_ns = time.perf_counter_ns()
-        hot_run.measure(spent, CLOCKS[self._clock])
+        if self._recorder is not None:
+            intervals = []
+            if self._in_worker and self._last_end_ns:
+                intervals.append((WAIT, self._last_end_ns, start_ns))
+        hot_run.measure(spent, CLOCKS[self._clock], intervals)
         try:
             yield measured
         finally:
@@ -107,6 +121,18 @@ class StageTimes:
                 self.calls_until_measured = min(
                     max(PAUSE_NS // shorter_ns, 1), MAX_PAUSE_CALLS
                 )
+            if self._recorder is not None and intervals is not None:
+                self._record(self._recorder, intervals)
+
+    def _record(
+        self, recorder: Recorder, intervals: list[tuple[str, int, int]]
+    ) -> None:
+        """Record the intervals of a call, and measure the next call."""
+        self.calls_until_measured = 1
+        recorder.add(intervals)
+        if self._in_worker:  # It may be killed at any time.
+            recorder.flush()
+        self._last_end_ns = time.perf_counter_ns()
 
     def measure(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
         """Return the output that `compute` makes; measure the call as `stage`."""

@@ -12,12 +12,13 @@ from cpython.tuple cimport PyTuple_CheckExact
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 from libcpp.vector cimport vector
-from posix.time cimport clockid_t
+from posix.time cimport CLOCK_MONOTONIC, clockid_t
 
 from gristmill._hot.cancellation cimport cancelled_count, check_thread
 from gristmill._hot.draw cimport Draws
 from gristmill._hot.steps cimport (
-    RANDOM_MAP, TIMED_STEPS, BlockContext, Step, clock_ns, make_step, run_steps,
+    RANDOM_MAP, TIMED_STEPS, BlockContext, Lap, Step, add_lap, clock_ns, make_step,
+    run_steps,
 )
 
 from gristmill._base.argument_checks import stands_for
@@ -37,6 +38,10 @@ cdef enum:
     _READING_ONE = -1
     _READING_ALL = -2
 
+# The most intervals that are recorded between two calls of `measure`.
+cdef enum:
+    _MAX_INTERVALS = 50_000
+
 cdef object _DROPPED = object()
 
 # The GIL guards the state of measuring.
@@ -47,17 +52,26 @@ cdef clockid_t _clock = 0
 # subtract it from the clock, so that a stage excludes the stages inside it.
 cdef unsigned long _measured_thread = 0
 cdef int64_t _counted_ns = 0
+# Gets (name, start in ns, end in ns) of each stage, by the monotonic clock; None while
+# intervals are not recorded.
+cdef list _intervals = None
+# The start of each stage that has not ended, by the `start_ns` that `begin` returned.
+cdef dict _starts_ns = {}
 READING = ":read"
 
 
-def measure(dict stage_times_ns, int clock=0):
+def measure(dict stage_times_ns, int clock=0, list intervals=None):
     """Start adding the times of this thread's stages to ``stage_times_ns``; None: stop.
 
     ``stage_times_ns`` maps names of stages to ns.  ``clock`` is one of
-    ``time.CLOCK_*``.  Only one thread of a process is measured at a time.
+    ``time.CLOCK_*``.  ``intervals`` gets a tuple (name, start, end) for each call of a
+    stage, in ns by the monotonic clock; None: they are not recorded.  Only one thread
+    of a process is measured at a time.
     """
-    global _stage_times_ns, _clock, _measured_thread, _counted_ns
+    global _stage_times_ns, _clock, _measured_thread, _counted_ns, _intervals
     _stage_times_ns, _clock, _counted_ns = stage_times_ns, clock, 0
+    _intervals = intervals
+    _starts_ns.clear()
     _measured_thread = PyThread_get_thread_ident()
 
 
@@ -70,7 +84,13 @@ cdef inline bint _is_measuring() noexcept:
 
 def begin():
     """Begin a stage and return `start_ns` for `end`; -1 while measuring is off."""
-    return clock_ns(_clock) - _counted_ns if _is_measuring() else -1
+    cdef int64_t start_ns
+    if not _is_measuring():
+        return -1
+    start_ns = clock_ns(_clock) - _counted_ns
+    if _intervals is not None:
+        _starts_ns[start_ns] = clock_ns(CLOCK_MONOTONIC)
+    return start_ns
 
 
 def end(str name not None, int64_t start_ns):
@@ -81,6 +101,8 @@ def end(str name not None, int64_t start_ns):
     if start_ns < 0 or not _is_measuring():
         return False
     _count(name, clock_ns(_clock) - _counted_ns - start_ns)
+    if _intervals is not None and start_ns in _starts_ns:
+        _record(name, _starts_ns.pop(start_ns), clock_ns(CLOCK_MONOTONIC))
     return True
 
 
@@ -172,6 +194,22 @@ cdef _count_block(int64_t* step_times_ns, tuple steps):
         _count(steps[k][2], step_times_ns[k])
 
 
+cdef _record(str name, int64_t start_ns, int64_t end_ns):
+    """Record an interval, unless there are too many."""
+    if PyList_GET_SIZE(_intervals) < _MAX_INTERVALS:
+        _intervals.append((name, start_ns, end_ns))
+
+
+cdef _record_laps(const vector[Lap]& laps, tuple steps):
+    """Record the intervals of a block's steps, and of reading."""
+    cdef const Lap* lap
+    cdef size_t k
+    for k in range(laps.size()):
+        lap = &laps[k]
+        name = READING if lap.step < 0 else steps[lap.step][2]
+        _record(name, lap.start_ns, lap.end_ns)
+
+
 def run_block(
     source, keys, indices, tuple steps not None, draws, uintptr_t record_address,
     list elements=None, list out=None, Py_ssize_t max_outputs=-1,
@@ -214,6 +252,8 @@ def run_block(
     cdef object element, error = None
     cdef vector[Step] calls
     cdef BlockContext context
+    cdef vector[Lap] laps
+    cdef int64_t lap_start_ns = 0
     if out is None:
         out = []
     for kind, call, _ in steps:
@@ -221,12 +261,17 @@ def run_block(
     if _is_measuring():
         memset(times, 0, sizeof(times))
         step_times_ns = times
+        context.laps = NULL
+        if _intervals is not None:
+            context.laps = &laps
     context.draws = <PyObject*>draws
     context.wide_indices = NULL
     context.step_times_ns = step_times_ns
     context.clock = _clock
     try:
         if step_times_ns is not NULL:
+            if context.laps is not NULL:
+                lap_start_ns = clock_ns(CLOCK_MONOTONIC)
             start_ns = clock_ns(_clock)
         if records is None and not takes_integers:
             if current_record is not NULL and n > 0:
@@ -238,6 +283,8 @@ def run_block(
                 n = PyList_GET_SIZE(records)
         if step_times_ns is not NULL:
             start_ns = _add_lap(start_ns, &step_times_ns[TIMED_STEPS])
+            if context.laps is not NULL and elements is None and records is not None:
+                add_lap(&laps, _READING_ALL, lap_start_ns)
         for i in range(n):
             if cancelled_count:
                 check_thread()
@@ -245,6 +292,8 @@ def run_block(
             if current_record is not NULL:
                 current_record[0] = key_of[i]
             if step_times_ns is not NULL:
+                if context.laps is not NULL:
+                    lap_start_ns = clock_ns(CLOCK_MONOTONIC)
                 start_ns = clock_ns(_clock)
             if records is not None:
                 element = <object>PyList_GET_ITEM(records, i)
@@ -254,6 +303,8 @@ def run_block(
                 element = PyObject_GetItem(source, key_of[i])
             if step_times_ns is not NULL:
                 _add_lap(start_ns, &step_times_ns[TIMED_STEPS])
+                if context.laps is not NULL and records is None:
+                    add_lap(&laps, _READING_ONE, lap_start_ns)
             if has_steps:
                 element = run_steps(
                     element, index_of[i], i, calls, &context, _DROPPED, &step_number
@@ -285,4 +336,6 @@ def run_block(
         error.add_note(str(location) if step_number == _READING_ALL else location)
     if step_times_ns is not NULL and _is_measuring():
         _count_block(step_times_ns, steps)
+        if _intervals is not None:
+            _record_laps(laps, steps)
     return out, None if kept_all else kept, i + 1, error

@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
-from posix.time cimport clock_gettime, clockid_t, timespec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, timespec
 
 from gristmill._hot.calls cimport call_one, call_two
 from gristmill._hot.draw cimport Draws, OpDraws
@@ -29,6 +29,13 @@ cdef enum:
     TIMED_STEPS = 30
 
 
+# The interval in which a step ran, by the monotonic clock.
+cdef struct Lap:
+    Py_ssize_t step
+    int64_t start_ns
+    int64_t end_ns
+
+
 # The generators, wide indices and clock of a block.
 cdef struct BlockContext:
     PyObject* draws  # `at(index)` returns a record's generator; None: no seed.
@@ -36,6 +43,9 @@ cdef struct BlockContext:
     PyObject* wide_indices
     int64_t* step_times_ns  # Gets the time of each step, in ns; NULL: not measured.
     clockid_t clock
+    # Gets the interval of each call of a step; NULL: intervals are not recorded.  Only
+    # read if `step_times_ns` is not NULL.
+    vector[Lap]* laps
 
 
 cdef inline int64_t clock_ns(clockid_t clock) noexcept:
@@ -43,6 +53,18 @@ cdef inline int64_t clock_ns(clockid_t clock) noexcept:
     cdef timespec time
     clock_gettime(clock, &time)
     return <int64_t>time.tv_sec * 1_000_000_000 + time.tv_nsec
+
+
+cdef inline int64_t add_lap(
+    vector[Lap]* laps, Py_ssize_t step, int64_t start_ns
+) noexcept:
+    """Add an interval from `start_ns` until now; return the current time."""
+    cdef Lap lap
+    lap.step = step
+    lap.start_ns = start_ns
+    lap.end_ns = clock_ns(CLOCK_MONOTONIC)
+    laps.push_back(lap)
+    return lap.end_ns
 
 
 cdef inline object generator_of(
@@ -82,11 +104,13 @@ cdef inline object run_steps(
     """
     cdef Py_ssize_t k
     cdef const Step* step
-    cdef int64_t start_ns = (
-        0 if context.step_times_ns is NULL else clock_ns(context.clock)
-    )
+    cdef int64_t start_ns = 0, lap_start_ns = 0
     cdef int64_t end_ns
     cdef object own_generator, generator = None
+    if context.step_times_ns is not NULL:
+        start_ns = clock_ns(context.clock)
+        if context.laps is not NULL:
+            lap_start_ns = clock_ns(CLOCK_MONOTONIC)
     for k in range(<Py_ssize_t>steps.size()):
         step_number[0] = k
         step = &steps[k]
@@ -114,6 +138,8 @@ cdef inline object run_steps(
             end_ns = clock_ns(context.clock)
             context.step_times_ns[min(k, TIMED_STEPS - 1)] += end_ns - start_ns
             start_ns = end_ns
+            if context.laps is not NULL:
+                lap_start_ns = add_lap(context.laps, k, lap_start_ns)
         if element is absent:
             break
     return element

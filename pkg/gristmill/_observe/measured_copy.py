@@ -35,9 +35,11 @@ def copy_measured(
     Args:
         dataset: The chain's last node, of either kind; it is not changed.
         copies_user_nodes: Whether to copy nodes of users' own classes, too.  The time
-            of a node that is not copied includes the time of its parents.
+            of a node that is not copied includes the time of its parents, and a trace
+            does not get the intervals.
     """
     measurement = Measurement(measure_costs())
+    measurement.records_intervals = copies_user_nodes
     return _copy(dataset, measurement, copies_user_nodes), measurement
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gristmill import batching
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.names import node_line
+from gristmill._engine.recording import current_recorder
 from gristmill._engine.stage_times import sleeps
 
 # After a shorter call, the next one counts as computing, not waiting, because a read of
@@ -236,6 +237,7 @@ class Measurement:
         workers: The last snapshot of each worker process, by its import and process id.
         costs: The time that measuring takes, which is subtracted.
         state: The nested calls of each thread.
+        records_intervals: Whether a trace gets the calls, because all are measured.
     """
 
     def __init__(self, costs: Costs, meters: list[Meter] | None = None) -> None:
@@ -245,6 +247,7 @@ class Measurement:
         self.costs = costs
         self._lock = threading.Lock()
         self.state = _ThreadState()
+        self.records_intervals = True
         self.updated_ns = time.perf_counter_ns()
         self.others_ns = 0
         self.own = WorkerNumbers(os.getpid(), self.updated_ns)
@@ -300,6 +303,9 @@ class Measurement:
                 meter.numbers.background_starts += not is_direct
                 self.others_ns += is_direct * others_ns
                 self.updated_ns = end_ns
+        recorder = current_recorder() if self.records_intervals else None
+        if recorder is not None:
+            recorder.add([(f"{meter.kind}: {meter.name}", start_ns, end_ns)])
         state.root = outer_root
         cost_ns = self.costs.parent_call
         if cpu is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -14,12 +15,15 @@ from gristmill._base.trials import NotTriedError
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
-from gristmill._engine.worker_stats import RemoteStats
+from gristmill._dataset.parallel.chain_program import ChainProgram
+from gristmill._engine.recording import recording
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._observe import cluster_workers, generators, local_workers
 from gristmill._observe.accounting import count_for_report
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
+from gristmill._observe.recorded import with_intervals
 from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import summarize
 from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
@@ -159,20 +163,31 @@ def report_of_loader(
     seconds: float,
     consume: Callable[[Any], Any] | None,
     verify: bool,
+    trace: bool,
 ) -> Report:
     """Run a loader and return its report; see `gristmill.DataLoader.report`."""
     check_seconds(seconds)
     trial: Trial = loader._trial()
-    try:
-        iterator = trial.open(0, True)
-    except NotTriedError as error:
-        raise ValueError(f"report() cannot run this loader: {error}") from None
-    report = _report_from_times(run_for(iterator, seconds, consume, trial.close))
+    intervals = None
+    with recording() if trace else contextlib.nullcontext() as recorded:
+        try:
+            iterator = trial.open(0, True)
+        except NotTriedError as error:
+            raise ValueError(f"report() cannot run this loader: {error}") from None
+        report = _report_from_times(run_for(iterator, seconds, consume, trial.close))
+        if recorded is not None:
+            intervals = recorded.read()
     local_stats = local_workers.usage_of(iterator)
     if local_stats is not None:
         report = local_workers.with_usage(report, local_stats, iterator)
     cluster_stats = cluster_workers.usage_of(iterator)
     report = _diagnose(report, cluster_stats)
+    if intervals is not None:
+        stats = local_stats or LocalStats((), {}, {})
+        pids = [worker.pid for worker in stats.workers]
+        report = with_intervals(
+            report, intervals, stats.names, None if cluster_stats else pids
+        )
     return verify_report(report, trial, seconds, consume) if verify else report
 
 
@@ -182,19 +197,20 @@ def report_of_run(
     seconds: float,
     consume: Callable[[Any], Any] | None,
     verify: bool = False,
+    trace: bool = False,
 ) -> Report:
     """Run a chain and return its report; see `IterDataset.report`."""
-    report = _report_of_chain(dataset, seconds, consume)
+    report = _report_of_chain(dataset, seconds, consume, trace)
     if not verify:
         return report
     return verify_report(report, ChainTrial(dataset, None), seconds, consume)
 
 
 def _report_of_chain(
-    dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
+    dataset: Any, seconds: float, consume: Callable[[Any], Any] | None, trace: bool
 ) -> Report:
     check_seconds(seconds)
-    unmeasured_report = None
+    unmeasured_report = intervals = None
     iterator: Any = ObservedDatasetIterator(dataset)
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
         # Measuring takes time itself, so a run without it gives the waits.
@@ -205,11 +221,21 @@ def _report_of_chain(
         seconds -= seconds / 3
         for thread in set(threading.enumerate()) - other_threads:
             thread.join(THREAD_JOIN_TIMEOUT_S)  # Do not measure their last work.
-    report = _run(iterator, seconds, consume)
+    with recording() if trace else contextlib.nullcontext() as recorded:
+        report = _run(iterator, seconds, consume)
+        if recorded is not None:
+            intervals = recorded.read()
     if unmeasured_report is not None and unmeasured_report.outputs:
         report = unmeasured_report
     report = _with_nodes(report, iterator.measurement)
-    return _diagnose(report, cluster_workers.usage_of(iterator))
+    cluster_stats = cluster_workers.usage_of(iterator)
+    report = _diagnose(report, cluster_stats)
+    if intervals is not None:
+        pids = [worker.pid for worker in report.workers]
+        report = with_intervals(
+            report, intervals, ChainProgram.stages, None if cluster_stats else pids
+        )
+    return report
 
 
 def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:

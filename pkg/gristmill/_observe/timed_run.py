@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gristmill._base.sizes import size_of
+from gristmill._engine.recording import CONSUME, NEXT, Recorder, current_recorder
 
 # If a call and the use of its output took less than this, the next `UNTIMED_CALLS`
 # calls are not timed one by one.
@@ -68,6 +70,10 @@ def run_for(
         consume: Called with each output.  Its time counts as the consumer's.
         close: Called with the iterator at the end, also after an error.
     """
+    opened = iterator
+    if (recorder := current_recorder()) is not None:
+        iterator = _record_calls(iterator, recorder)
+        consume = consume and functools.partial(_record_use, recorder, consume)
     waits_s: list[float] = []
     consumer_s = elapsed_s = 0.0
     outputs = output_bytes = 0
@@ -99,5 +105,24 @@ def run_for(
                     outputs += 1
             elapsed_s = clock() - loop_start_s
     finally:
-        close(iterator)
+        close(opened)
     return RunTimes(waits_s, consumer_s, output_bytes, outputs, elapsed_s)
+
+
+def _record_calls(iterator: Iterator[Any], recorder: Recorder) -> Iterator[Any]:
+    """Yield the outputs of an iterator, and record its calls."""
+    end = object()
+    while True:
+        start_ns = time.perf_counter_ns()
+        output = next(iterator, end)
+        recorder.add([(NEXT, start_ns, time.perf_counter_ns())])
+        if output is end:
+            return
+        yield output
+
+
+def _record_use(recorder: Recorder, consume: Callable[[Any], Any], output: Any) -> None:
+    """Consume an output, and record the call."""
+    start_ns = time.perf_counter_ns()
+    consume(output)
+    recorder.add([(CONSUME, start_ns, time.perf_counter_ns())])

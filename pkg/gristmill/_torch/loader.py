@@ -11,6 +11,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._base.argument_checks import check_integer
+from gristmill._base.latest_iterators import metrics_of
 from gristmill._base.object_repr import call_html, call_text, value_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
@@ -248,6 +249,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         seconds: float = 3.0,
         consume: Callable[[T], Any] | None = None,
         verify: bool = False,
+        trace: bool = False,
     ) -> Report:
         """Iterate for a short time, and report what limits the speed.
 
@@ -259,6 +261,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 outputs are dropped.
             verify: Whether to try changes, which takes up to five times `seconds`
                 more: see `gristmill.DataLoaderIterator.report`.
+            trace: Whether to record when each stage runs, for `Report.trace`.  That
+                takes 5 to 20 us for each call of a stage.
 
         Returns:
             A `Report`.  With `verify`, its `checks` are the changes that were tried.
@@ -273,7 +277,24 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         """
         from gristmill._observe.reporting import report_of_loader
 
-        return report_of_loader(self, seconds, consume, verify)
+        return report_of_loader(self, seconds, consume, verify, trace)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of the latest iterator, to log while you train.
+
+        See `Report.metrics` for the names.
+
+        Returns:
+            The numbers by name; empty if no iterator of this loader exists any more.
+
+        Example:
+            >>> loader = DataLoader(range(1000), batch_size=10)
+            >>> iterator = iter(loader)
+            >>> batch = next(iterator)
+            >>> loader.metrics()["data/outputs_per_s"] > 0
+            True
+        """
+        return metrics_of(self)
 
     def _trial(self) -> TorchTrial:
         """Return an object that runs changed copies for ``report(verify=True)``."""

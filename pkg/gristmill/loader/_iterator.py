@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from gristmill import checkpoint, monitoring
 from gristmill._base import log
+from gristmill._base.latest_iterators import set_latest
 from gristmill._base.object_repr import call_text
 from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T
@@ -111,6 +112,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._watch = Watch(
             self, monitoring.record_get_next, times_periodically=samples
         )
+        set_latest(data_loader, self)
 
     def __iter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
+from gristmill._base.latest_iterators import metrics_of
 from gristmill._base.object_repr import call_html, value_text
 from gristmill._base.types import T
 from gristmill.loader._iterator import LoaderTrial
@@ -31,6 +32,7 @@ class Reportable(Generic[T]):
         seconds: float = 3.0,
         consume: Callable[[T], Any] | None = None,
         verify: bool = False,
+        trace: bool = False,
     ) -> Report:
         """Iterate for a short time, and return a report of what limits the speed.
 
@@ -42,6 +44,8 @@ class Reportable(Generic[T]):
                 default outputs are dropped.
             verify: Whether to try changes, which takes up to five times `seconds`
                 more: see `DataLoaderIterator.report`.
+            trace: Whether to record when each stage runs, for `Report.trace`.  That
+                takes 5 to 20 us for each call of a stage.
 
         Returns:
             A `Report`.  With `verify`, its `checks` are the changes that were tried.
@@ -56,7 +60,24 @@ class Reportable(Generic[T]):
         """
         from gristmill._observe.reporting import report_of_loader
 
-        return report_of_loader(self, seconds, consume, verify)
+        return report_of_loader(self, seconds, consume, verify, trace)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of the latest iterator, to log while you train.
+
+        See `Report.metrics` for the names.
+
+        Returns:
+            The numbers by name; empty if no iterator of this loader exists any more.
+
+        Example:
+            >>> loader = gristmill.load(range(1000), batch_size=10)
+            >>> iterator = iter(loader)
+            >>> batch = next(iterator)
+            >>> loader.metrics()["data/outputs_per_s"] > 0
+            True
+        """
+        return metrics_of(self)
 
     def _trial(self) -> LoaderTrial:
         trial: Any = self

@@ -1,26 +1,31 @@
 """`gristmill top` shows loaders of another process without their cooperation."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
 
-import gristmill as grain
 from faults.scripts import command, environment
-from gristmill._base.publication import read_facts
-from gristmill._cli.top_text import format_activity
 from gristmill._observe import shared_words
 from support.cli import COMMAND, run
 
 DEADLINE_S = 60
 PROGRAM = "cli_top/stops_at_a_record"
+# The sequences that go up to the first line and clear it and all below it, and those of
+# styles.
+REDRAWN = re.compile(r"(?:\x1b\[(\d+)A)?\r\x1b\[J")
+ESCAPES = re.compile(r"\x1b\[\d*m")
+GREEN = "\x1b[32m"
 
 
 @pytest.fixture
@@ -158,10 +163,10 @@ def test_prints_a_table(program):
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].startswith(f"process {process.pid}: {sys.executable} -c ")
-    assert lines[3].startswith("loader 0 (grain): 0 outputs/s taken, ")
-    assert lines[4].startswith(
-        "  consumer waits in 0% of 2 looks; 1 output taken so far; "
+    assert lines[3] == (
+        "loader 0 (grain): limit consumer, the consumer waits in 0% of 2 looks"
     )
+    assert lines[4].startswith("  0 outputs/s taken, 0/s computed, 5 ready, 1 output ")
     assert lines[5].split() == (
         "worker pid for CPU memory outputs/s restarts does".split()
     )
@@ -237,21 +242,25 @@ def test_end_of_watched_process_stops_the_command(program):
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("end", ["the user", "the process"])
-def test_table_is_redrawn_in_place_on_terminal(program, end):
+@pytest.mark.parametrize(("columns", "end"), [(80, "the user"), (120, "the process")])
+def test_table_is_redrawn_in_place_on_terminal(program, columns, end):
     process = program("grain", 2)
     told_when(process.pid, one_computes)
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    variables = {**environment(), "TERM": "xterm"}
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        variables.pop(name, None)
     watching = subprocess.Popen(
         [*COMMAND, "top", str(process.pid), "--interval", "0.05"],
         stdout=theirs,
-        env={**environment(), "COLUMNS": "60", "LINES": "24"},
+        env=variables,
     )
     os.close(theirs)
     shown = b""
     with watching, contextlib.closing(os.fdopen(ours, closefd=True)):
-        # Eight lines are drawn, then drawn again in place.
-        while shown.count(b"\x1b[8A\r\x1b[J") < 2:
+        # The table is drawn, then drawn again over the same lines.
+        while len(REDRAWN.findall(shown.decode())) < 3:
             shown += os.read(ours, 4096)
         if end == "the user":
             watching.send_signal(signal.SIGINT)
@@ -261,12 +270,18 @@ def test_table_is_redrawn_in_place_on_terminal(program, end):
             while more := os.read(ours, 4096):
                 shown += more
         assert watching.wait(DEADLINE_S) == 0
-    beginning, first, *_ = shown.decode().split("\r\x1b[J")
+    beginning, _, first, up, *_ = REDRAWN.split(shown.decode())
     assert beginning == ""
-    lines = first.removesuffix("\x1b[8A").splitlines()
-    assert len(lines) == 8
+    assert first.count("\r\n") == int(up)
+    assert GREEN in first
+    lines = ESCAPES.sub("", first).splitlines()
     assert lines[0].startswith(f"process {process.pid}: ")
-    assert max(map(len, lines)) == 59
+    # The command of the process is long.
+    assert len(lines[0]) == max(map(len, lines)) == columns - 1
+    titles = lines[-3].split()
+    assert titles[:2] == ["worker", "pid"]
+    assert titles[-1] == "does"
+    assert ("restarts" in titles) == (columns == 120)
     told_it = f"Process {process.pid} has ended.".encode() in shown
     assert told_it == (end == "the process")
 
@@ -357,39 +372,3 @@ def test_invalid_arguments_are_named(arguments, said):
     done = run("top", *arguments)
     assert done.status == 2
     assert said in done.err
-
-
-def test_counts_by_source_are_shown_until_the_iterator_ends():
-    ds = grain.MapDataset.mix({"web": grain.MapDataset.range(4), "code": BYTES})
-    iterator = iter(ds.batch(2, batch_fn=list))
-    next(iterator)
-    assert read_facts(os.getpid(), "counts") == []
-    iterator.consumed(LENGTHS)
-    expected = {
-        "web": {"elements": 1, "tokens": None, "epochs": 0.25},
-        "code": {"elements": 1, "tokens": 7, "epochs": 0.5},
-    }
-    assert read_facts(os.getpid(), "counts") == [expected]
-    activity = {"pid": 1, "stopped": False, "command": "train", "cpu": None}
-    activity |= {"pss_bytes": None, "loaders": [], "sources": [expected]}
-    activity["auto_workers"] = []
-    lines = format_activity(activity).splitlines()
-    assert lines[3:6] == [
-        "  delivered from  elements  tokens  epochs",
-        "  web                    1       -    0.25",
-        "  code                   1       7    0.50",
-    ]
-    del iterator
-    assert read_facts(os.getpid(), "counts") == []
-
-
-def test_decision_about_auto_workers_is_shown():
-    activity = {"pid": 1, "stopped": False, "command": "train", "cpu": None}
-    activity |= {"pss_bytes": None, "loaders": [], "sources": []}
-    text = 'workers ("auto"): 1, 2; the consumer waits 1% of the time'
-    activity["auto_workers"] = [{"workers": 2, "text": text}]
-    assert f"  {text}" in format_activity(activity).splitlines()
-
-
-BYTES = grain.MapDataset.source([b"a", b"b"])
-LENGTHS = {"code": [7, 8]}

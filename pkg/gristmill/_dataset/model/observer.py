@@ -33,7 +33,7 @@ class Observer(Protocol):
         """Return what an iterator has delivered, by source."""
 
     def report_of_run(
-        self, dataset: Any, seconds: float, consume: Any, verify: bool
+        self, dataset: Any, seconds: float, consume: Any, verify: bool, trace: bool
     ) -> Report:
         """Iterate over a chain for some seconds and return the report."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill import monitoring
+from gristmill._base.latest_iterators import set_latest
 from gristmill._base.object_repr import call_text
 from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._observe.watch import Watch
@@ -55,6 +56,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         # A copy, since a loader with persistent workers keeps its iterator.
         self._loader_copy = copy_of(loader)
         self._watch = Watch(self, monitoring.record_get_next, times_periodically=True)
+        set_latest(loader, self)
 
     def _begin_epoch(self, loader: Any) -> int:
         """Count an iteration over the loader, and return its epoch."""

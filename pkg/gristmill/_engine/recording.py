@@ -1,0 +1,145 @@
+"""Records when stages ran, in the processes of a run whose report has a trace.
+
+The process that reports begins a `Recording`.  Its workers find the folder of the
+recording in their environment.  Each process writes its intervals to a file there.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gristmill._base.trace import Interval, Trace
+
+# The most intervals of a process, and of a whole trace.  Later ones are not recorded.
+MAX_PROCESS_INTERVALS = 50_000
+MAX_INTERVALS = 200_000
+# Stages of a run besides those of `stage_times`.
+NEXT = ":next"
+CONSUME = ":consume"
+WAIT = ":wait"
+_FOLDER_VARIABLE = "GRISTMILL_TRACE_FOLDER"
+
+
+class Recorder:
+    """Records the intervals of one process; any thread may call the methods.
+
+    Args:
+        folder: The folder of the recording.
+        process_name: The name of this process in the trace.
+    """
+
+    def __init__(self, folder: str, process_name: str) -> None:
+        self._path = Path(folder, str(os.getpid()))
+        self._path.write_text(f"{json.dumps(process_name)}\n")
+        self._remaining = MAX_PROCESS_INTERVALS
+        # (stage, id and name of the thread, start and end in ns) of each interval that
+        # is not in the file.
+        self._intervals: collections.deque[tuple[str, int, str, int, int]]
+        self._intervals = collections.deque()
+
+    def add(self, intervals: Iterable[tuple[str, int, int]]) -> None:
+        """Add intervals of this thread: (stage, start, end) of `perf_counter_ns`."""
+        # `Thread.native_id` of a fork's thread is that of its parent.
+        thread, thread_name = threading.get_native_id(), threading.current_thread().name
+        for stage, start_ns, end_ns in intervals:
+            if self._remaining <= 0:
+                return
+            self._remaining -= 1
+            self._intervals.append((stage, thread, thread_name, start_ns, end_ns))
+
+    def flush(self) -> None:
+        """Write the intervals to the file, which is kept if this process is killed."""
+        lines = []
+        with contextlib.suppress(IndexError):  # Another thread may add or flush.
+            while True:
+                lines.append(f"{json.dumps(self._intervals.popleft())}\n")
+        if lines:
+            with contextlib.suppress(OSError), open(self._path, "a") as file:
+                file.writelines(lines)
+
+
+class _State:
+    """The recorder of this process, and the process that began it."""
+
+    recorder: Recorder | None = None
+    pid = 0
+
+
+_state = _State()
+
+
+def current_recorder() -> Recorder | None:
+    """Return the recorder of this process, or None if nothing is recorded."""
+    recorder = _state.recorder
+    # A fork is another process.
+    return recorder if recorder is None or _state.pid == os.getpid() else None
+
+
+def start_in_worker(worker: int) -> None:
+    """Record the intervals of this worker if the process that started it does."""
+    if folder := os.environ.get(_FOLDER_VARIABLE):
+        _state.pid = os.getpid()
+        _state.recorder = None
+        with contextlib.suppress(OSError):  # The recording has ended.
+            _state.recorder = Recorder(folder, f"worker {worker}")
+
+
+class Recording:
+    """The intervals of a run, complete after the run."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read(self) -> Trace:
+        """Return all intervals.  The names are those of stages."""
+        if (recorder := current_recorder()) is not None:
+            recorder.flush()
+        process_names: dict[int, str] = {}
+        thread_names: dict[tuple[int, int], str] = {}
+        intervals = []
+        paths = list(Path(self._folder).iterdir())
+        limit = min(MAX_PROCESS_INTERVALS, MAX_INTERVALS // len(paths))
+        complete = True
+        for path in paths:
+            process = int(path.name)
+            name, *lines = path.read_text().splitlines() or ['""']
+            process_names[process] = json.loads(name)
+            complete = complete and len(lines) < limit
+            for line in lines[:limit]:
+                with contextlib.suppress(ValueError):  # The process was killed.
+                    stage, thread, thread_name, start_ns, end_ns = json.loads(line)
+                    thread_names[process, thread] = thread_name
+                    intervals.append(Interval(process, thread, stage, start_ns, end_ns))
+        intervals.sort(key=lambda interval: (interval.start_ns, -interval.end_ns))
+        return Trace(tuple(intervals), process_names, thread_names, complete)
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Recording]:
+    """Record the intervals of this process, and of the workers that it starts.
+
+    Raises:
+        ValueError: This process is recorded already.
+    """
+    if current_recorder() is not None:
+        raise ValueError(
+            "Another report(trace=True) is running in this process. Wait for its end."
+        )
+    # A worker may still write when the run has ended.
+    with tempfile.TemporaryDirectory(
+        prefix="gristmill-trace-", ignore_cleanup_errors=True
+    ) as folder:
+        _state.recorder, _state.pid = Recorder(folder, "main"), os.getpid()
+        os.environ[_FOLDER_VARIABLE] = folder
+        try:
+            yield Recording(folder)
+        finally:
+            _state.recorder = None
+            os.environ.pop(_FOLDER_VARIABLE, None)
