@@ -24,7 +24,7 @@ PAGES = {
     "First steps": "install quickstart recipes datasets checkpointing",
     "In operation": "seeing-it-work troubleshooting",
     "What you read": "images text record-files convert",
-    "Where it runs": "torch cluster scale",
+    "Where it runs": "torch cluster scale clients",
     "Coming from others": "from-grain differences-from-grain peers/",
     "Reference": "reference/gristmill reference/",
     "How it works": "speed architecture glossary decisions/ formats/",
