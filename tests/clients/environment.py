@@ -17,7 +17,7 @@ from clients.client import ROOT
 
 UV = pathlib.Path(sys.executable).parent / "uv"
 # The files that the wheel is built from.
-SOURCES = ("CMakeLists.txt", "README.md", "pyproject.toml", ".ci/*.py", "csrc/**/*")
+SOURCES = ("CMakeLists.txt", "pyproject.toml", "csrc/**/*")
 SOURCES += ("pkg/**/*.py", "pkg/**/*.py[xi]", "pkg/**/*.pxd", "pkg/**/py.typed")
 
 
