@@ -13,6 +13,7 @@
 #   make sdist     the sources as users get them
 #   make bench     all measurements, their tables and plots
 #   make soak      the tests that take minutes
+#   make clients   programs of other packages with their loader and with ours
 #   make clean     remove what these targets made
 
 PYTHON ?= python3
@@ -36,7 +37,8 @@ HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
 .PHONY: demo dev quick test test-core sanitize docs site pictures wheel sdist bench \
-	bench-compare soak clean tools lint-tools lint check-format check-ruff check-mypy \
+	bench-compare soak clients clean tools lint-tools lint check-format check-ruff \
+	check-mypy \
 	check-programs check-stubs check-threads check-costs
 .NOTPARALLEL:
 
@@ -137,6 +139,11 @@ bench-compare: tools
 soak: tools
 	$(INSTALL) test
 	GRISTMILL_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 -m soak --timeout 3600 $(PYTEST_ARGS)
+
+# Each client has an environment of its own: make clients ONLY="lightning keras"
+clients: tools
+	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py clients)
+	cd tests && $(BIN)/python -m clients.run --build $(abspath $(BUILD_DIR))/clients $(ONLY)
 
 # Instructions of hot paths against benchmarks/costs.json.
 check-costs: tools

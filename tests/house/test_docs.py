@@ -154,7 +154,7 @@ def test_install_page_lists_every_extra():
     table = (ROOT / INSTALL).read_text().partition("| extra | for |")[2]
     rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(rows))
-    of_developers = {"bench", "demo", "dev", "docs", "lint", "test", "wheel"}
+    of_developers = {"bench", "clients", "demo", "dev", "docs", "lint", "test", "wheel"}
     there = set(extras.PROJECT["optional-dependencies"])
     assert len(named) == len({*named})
     assert {*named} == there - of_developers

@@ -91,7 +91,7 @@ def named(text):
 
 
 def test_every_extra_of_users_has_a_pattern():
-    of_developers = {"bench", "demo", "dev", "docs", "lint", "test", "wheel"}
+    of_developers = {"bench", "clients", "demo", "dev", "docs", "lint", "test", "wheel"}
     assert {*USES} == {*extras.PROJECT["optional-dependencies"]} - of_developers
 
 

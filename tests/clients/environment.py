@@ -1,0 +1,90 @@
+"""Makes an environment for each client, with its locked packages and a wheel of ours.
+
+Environments are kept in the build folder. One is made again if its lock changes, and
+the wheel is installed again if the sources change.
+"""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+from clients.client import ROOT
+
+UV = pathlib.Path(sys.executable).parent / "uv"
+# The files that the wheel is built from.
+SOURCES = ("CMakeLists.txt", "pyproject.toml", "csrc/**/*")
+SOURCES += ("pkg/**/*.py", "pkg/**/*.py[xi]", "pkg/**/*.pxd", "pkg/**/py.typed")
+
+
+def lock(client, folder):
+    """Write the versions of all packages that a client and Gristmill need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = folder / f"{client.name}.in"
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    wanted.write_text("\n".join([*client.requirements, *project["dependencies"]]))
+    options = ["--quiet", "--no-header", "--no-annotate", "--python-version", "3.11"]
+    _uv("pip", "compile", *options, "--upgrade", "-o", client.lock, wanted)
+    # A local version, such as that of torch's CPU build, is not on PyPI.
+    text = re.sub(r"\+\w+$", "", client.lock.read_text(), flags=re.M)
+    client.lock.write_text(text)
+
+
+def prepare(client, wheel, folder):
+    """Return the Python of a client's environment."""
+    place = folder / client.name / "venv"
+    python = place / "bin" / "python"
+    with _done_once(place / "lock", client.lock.read_bytes()) as pending:
+        if pending:
+            _uv("venv", "--quiet", "--clear", "--python", sys.executable, place)
+            _uv("pip", "install", "--quiet", "--python", python, "-r", client.lock)
+    with _done_once(place / "wheel", wheel.read_bytes()) as pending:
+        if pending:
+            options = ["--quiet", "--no-deps", "--reinstall", "--python", python]
+            _uv("pip", "install", *options, wheel)
+    return python
+
+
+def build_wheel(folder):
+    """Return a wheel of the sources, which is built only if they changed."""
+    place = folder / "wheel"
+    with _done_once(place / "sources", _sources()) as pending:
+        if pending:
+            for old in place.glob("*.whl"):
+                old.unlink()
+            command = [sys.executable, ".ci/make_wheel.py", "build", place]
+            subprocess.run(command, cwd=ROOT, check=True)
+    (wheel,) = place.glob("*.whl")
+    return wheel
+
+
+def _sources():
+    """Return the names and the content of the files that the wheel is built from."""
+    paths = {path for pattern in SOURCES for path in ROOT.glob(pattern)}
+    parts = []
+    for path in sorted(path for path in paths if path.is_file()):
+        parts += [str(path.relative_to(ROOT)).encode(), path.read_bytes()]
+    return b"\0".join(parts)
+
+
+@contextlib.contextmanager
+def _done_once(path, content):
+    """Give True if the file does not have the hash of `content`, and write it."""
+    digest = hashlib.sha256(content).hexdigest()
+    pending = not path.is_file() or path.read_text() != digest
+    yield pending
+    if pending:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(digest)
+
+
+def _uv(*arguments):
+    # uv does not read the settings of pip.
+    links = os.environ.get("PIP_FIND_LINKS")
+    settings = {"UV_FIND_LINKS": links.replace(" ", ",")} if links else {}
+    command = [UV, "--no-progress", *map(str, arguments)]
+    subprocess.run(command, env={**settings, **os.environ}, check=True)

@@ -1,0 +1,85 @@
+"""Writes docs/clients.md from the results of the last run of each client.
+
+python -m clients.page
+"""
+
+import json
+
+from clients.client import ROOT, client_names, read
+
+PAGE = ROOT / "docs" / "clients.md"
+INTRODUCTION = """\
+# Programs of others
+
+Each row is a small program that uses a package from PyPI. `make clients` runs it twice
+in an environment of its own: with the loader of torch or Grain, and with Gristmill's.
+The versions of all packages are in `requirements.txt` next to the program. The programs
+of the two runs differ only in the lines of [the last section](#what-changes). "Equal"
+means that everything that the program yields (batches, losses, weights, metrics) has
+the same types, dtypes, shapes and bits.
+"""
+
+
+def text(results):
+    """Return the page for the results of all clients, by their names."""
+    clients = [read(name) for name in client_names()]
+    rows = [
+        "| Client | Version | What runs | Result | Compared | Date | Command |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    rows += [_row(client, results.get(client.name)) for client in clients]
+    parts = [INTRODUCTION, "\n".join(rows) + "\n"]
+    details = [
+        f"- **{client.title}**: {results[client.name]['detail']}"
+        for client in clients
+        if results.get(client.name, {}).get("detail")
+    ]
+    if details:
+        parts += ["## What is not equal\n", "\n".join(details) + "\n"]
+    parts.append("## What changes\n")
+    parts += [_change(client) for client in clients]
+    return "\n".join(parts)
+
+
+def _row(client, result):
+    cells = [f"[{client.title}](../tests/clients/{client.name}/program.py)"]
+    if result is None:
+        cells += [client.version(), client.subject(), "not run", "", "", ""]
+    else:
+        outcome = result["outcome"]
+        cells += [result["version"], client.subject()]
+        cells += [outcome if outcome == "equal" else f"**{outcome}**"]
+        cells += [_compared(result), result["date"], f"`{result['command']}`"]
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _compared(result):
+    """Return how much of two runs was compared."""
+    for unit in ("batches", "values"):
+        if result.get(unit):
+            return f"{result[unit]} {unit}"
+    return ""
+
+
+def _change(client):
+    if client.drop_in:
+        return f"**{client.title}**: run by `python -m gristmill.drop_in program.py`.\n"
+    lines = []
+    for old, new in client.changes.items():
+        lines += [f"-{old}", *(f"+{line}" for line in new.splitlines())]
+    return "\n".join([f"**{client.title}**\n", "```diff", *lines, "```\n"])
+
+
+def load():
+    """Return the kept results by the names of the clients."""
+    paths = [read(name).result for name in client_names()]
+    kept = [json.loads(path.read_text()) for path in paths if path.is_file()]
+    return {result["client"]: result for result in kept}
+
+
+def write():
+    PAGE.write_text(text(load()))
+
+
+if __name__ == "__main__":
+    write()
