@@ -37,8 +37,7 @@ HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
 .PHONY: demo dev quick test test-core sanitize docs site pictures wheel sdist bench \
-	bench-compare soak clients clean tools lint-tools lint check-format check-ruff \
-	check-mypy \
+	bench-compare soak clients clean tools lint-tools lint check-format check-ruff check-mypy \
 	check-programs check-stubs check-threads check-costs
 .NOTPARALLEL:
 
