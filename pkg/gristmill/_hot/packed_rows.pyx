@@ -157,7 +157,11 @@ cdef class RowWriter:
                         raise mismatch(s, layout.names[i], expected, length)
                     if s == offsets[0]:
                         shape = (rows, layout.lengths[i])
-                        values.append(make_matrix(shape, leaf, layout.paddings[i]))
+                        example = (
+                            leaf if length
+                            else self._example(documents[s:offsets[rows]], i)
+                        )
+                        values.append(make_matrix(shape, example, layout.paddings[i]))
                         numbers = (
                             np.zeros((2, *shape), np.int32) if layout.numbered[i]
                             else (None, None)
@@ -167,6 +171,8 @@ cdef class RowWriter:
                         matrices.push_back(
                             matrix_of(values[i], segment_ids[i], positions[i])
                         )
+                    if count == 0:
+                        continue
                     if stacked and not _is_stackable(leaf, values[i]):
                         return None
                     try:
@@ -192,6 +198,17 @@ cdef class RowWriter:
         if layout.column_keys is None:
             return layout.assemble(columns)
         return dict(zip(layout.column_keys, columns))
+
+    cdef object _example(self, list documents, Py_ssize_t i):
+        """Return feature i of the first document that is not empty in it.
+
+        An empty list becomes an array of float64, whatever the dtype of the others.
+        """
+        for document in documents:
+            leaf = self._leaves_of(document)[i]
+            if length_of(leaf, self._layout.names[i]):
+                return leaf
+        return self._leaves_of(documents[0])[i]
 
     cdef object _boundaries_of_rows(
         self, const int64_t[::1] begins, const int64_t[::1] ends,

@@ -76,6 +76,13 @@ def test_batches_of_several_dtypes_are_stacks_of_their_rows():
     assert_same(batch, [row["tokens"] for row in ds])
 
 
+def test_empty_documents_do_not_change_the_dtype():
+    documents = [np.array([]), np.array([3, 4], np.uint16), np.array([])]
+    ds = source(documents).pack(5, [0, 2, 0])
+    assert ds[0]["tokens"].dtype == ds.batch(1)[0]["tokens"].dtype == np.uint16
+    assert_same(ds[0]["tokens"], [3, 4, 0, 0, 0])
+
+
 def test_data_loader_reads_rows():
     ds = rows()
     sampler = g.SequentialSampler(len(ds), g.NoSharding())
