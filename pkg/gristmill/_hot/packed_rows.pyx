@@ -138,16 +138,11 @@ cdef class RowWriter:
                 tokens = ends[s] - begins[s]
                 for i in range(len(leaves)):
                     leaf = <object>PyList_GET_ITEM(leaves, i)
-                    length = length_of(leaf, layout.names[i])
-                    if _is_scalar(leaf):
-                        raise ValueError(
-                            f"{layout.names[i]} of a document must be an array, got"
-                            f" {leaf!r}. Remove it from length_struct, or make it an"
-                            " array in a map before packing."
-                        )
+                    length = self._length_of(leaf, i)
                     extra = self._extras[i]
                     if extra < 0:
-                        start, begin, count, expected = at, begins[s], tokens, lengths[s]
+                        start, begin, count = at, begins[s], tokens
+                        expected = lengths[s]
                     else:
                         expected = extra_lengths[extra, s]
                         count = expected if begins[s] == 0 else 0
@@ -156,16 +151,12 @@ cdef class RowWriter:
                     if length != expected:
                         raise mismatch(s, layout.names[i], expected, length)
                     if s == offsets[0]:
-                        shape = (rows, layout.lengths[i])
                         example = (
                             leaf if length
                             else self._example(documents[s:offsets[rows]], i)
                         )
-                        values.append(make_matrix(shape, example, layout.paddings[i]))
-                        numbers = (
-                            np.zeros((2, *shape), np.int32) if layout.numbered[i]
-                            else (None, None)
-                        )
+                        values.append(self._values(rows, i, example))
+                        numbers = self._numbers(rows, i)
                         segment_ids.append(numbers[0])
                         positions.append(numbers[1])
                         matrices.push_back(
@@ -194,10 +185,37 @@ cdef class RowWriter:
             columns = [None if each is None else each[0] for each in columns]
         if self._boundaries:
             columns += self._boundaries_of_rows(begins, ends, offsets, stacked)
+        return self._assemble(columns)
+
+    cdef object _assemble(self, list columns):
+        """Return the element that has these arrays."""
+        layout = self._layout
         columns = [columns[column] for column in layout.columns]
         if layout.column_keys is None:
             return layout.assemble(columns)
         return dict(zip(layout.column_keys, columns))
+
+    cdef int64_t _length_of(self, object leaf, Py_ssize_t i) except -1:
+        """Return the number of cells of feature i of a document."""
+        cdef int64_t length = length_of(leaf, self._layout.names[i])
+        if _is_scalar(leaf):
+            raise ValueError(
+                f"{self._layout.names[i]} of a document must be an array, got {leaf!r}."
+                " Remove it from length_struct, or make it an array in a map before"
+                " packing."
+            )
+        return length
+
+    cdef object _values(self, Py_ssize_t rows, Py_ssize_t i, object example):
+        """Return empty cells of feature i."""
+        shape = (rows, self._layout.lengths[i])
+        return make_matrix(shape, example, self._layout.paddings[i])
+
+    cdef object _numbers(self, Py_ssize_t rows, Py_ssize_t i):
+        """Return segment ids and positions of empty cells, or None for both."""
+        if not self._layout.numbered[i]:
+            return None, None
+        return np.zeros((2, rows, self._layout.lengths[i]), np.int32)
 
     cdef object _example(self, list documents, Py_ssize_t i):
         """Return feature i of the first document that is not empty in it.
