@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
-#include <type_traits>
 
+#include "core/base/own_memory.hpp"
 #include "core/base/pool.hpp"
 #include "core/files/verify.hpp"
 #include "core/indices/random_state.hpp"
@@ -23,12 +23,12 @@ Status changed_lengths() {
 
 // Finds the starts of rows in one of the two parts of a shuffled order, from
 // the last document to the first.
-template <class Length, class Word>
+template <class Word>
 class BackwardStarts {
  public:
   // The part has the tokens [begin, end) of the concatenation.
   // REQUIRES: there are rows.
-  BackwardStarts(std::span<const Length> lengths, const ShuffleRule& rule,
+  BackwardStarts(std::span<const Word> lengths, const ShuffleRule& rule,
                  std::int64_t begin, std::int64_t end,
                  std::span<RowStart<Word>> starts)
       : lengths_(lengths.data()),
@@ -66,7 +66,7 @@ class BackwardStarts {
             static_cast<Word>(first + i),
             static_cast<Word>(needed - extra_ - token)};
       };
-      token -= lengths_[documents[i]];
+      token -= static_cast<std::int64_t>(lengths_[documents[i]]);
       // Without a branch, because it would often be mispredicted.
       set_start();
       const bool starts_here = needed > token;
@@ -90,7 +90,7 @@ class BackwardStarts {
   }
 
  private:
-  const Length* const lengths_;
+  const Word* const lengths_;
   const std::int64_t row_tokens_;
   const std::int64_t extra_;
   const std::span<RowStart<Word>> starts_;
@@ -145,8 +145,8 @@ void shuffle_rows(RandomState& random, std::size_t first_rows,
   random.shuffle(order.subspan(first_rows), ignore);
 }
 
-template <class Length, class Word>
-Status find_shuffled_starts(std::span<const Length> lengths,
+template <class Word>
+Status find_shuffled_starts(std::span<const Word> lengths,
                             const ShuffleRule& rule, Parts& parts,
                             std::span<RowStart<Word>> starts) {
   if (starts.empty()) return {};
@@ -154,8 +154,8 @@ Status find_shuffled_starts(std::span<const Length> lengths,
   for (std::size_t i = 0; i < 2; ++i) {
     const auto part = parts.spans[i];
     const std::size_t first = i == 0 ? 0 : parts.spans[0].size();
-    BackwardStarts<Length, Word> found(lengths, rule, parts.tokens[i],
-                                       parts.tokens[i + 1], starts);
+    BackwardStarts<Word> found(lengths, rule, parts.tokens[i],
+                               parts.tokens[i + 1], starts);
     for (std::size_t left = part.size(); left > 0;) {
       const std::size_t moving =
           parts.moving[i].load(std::memory_order_acquire);
@@ -175,8 +175,8 @@ Status find_shuffled_starts(std::span<const Length> lengths,
 
 // Megatron computes the number of rows in 32-bit floating point numbers if the
 // last row may be incomplete.  Rows beyond the last token start at its end.
-template <class Length, class Word>
-void add_rows_beyond(std::span<const Length> lengths, const ShuffleRule& rule,
+template <class Word>
+void add_rows_beyond(std::span<const Word> lengths, const ShuffleRule& rule,
                      std::span<const std::uint32_t> documents,
                      std::span<RowStart<Word>> starts) {
   const std::int64_t extra = rule.has_extra_token ? 1 : 0;
@@ -184,7 +184,7 @@ void add_rows_beyond(std::span<const Length> lengths, const ShuffleRule& rule,
   const std::int64_t first =
       end < extra ? 1 : (end - extra) / rule.row_tokens + 1;
   for (auto row = static_cast<std::size_t>(first); row < starts.size(); ++row) {
-    const std::int64_t length = lengths[documents.back()];
+    const auto length = static_cast<std::int64_t>(lengths[documents.back()]);
     starts[row] = {
         static_cast<Word>(documents.size() - 1),
         static_cast<Word>(std::max<std::int64_t>(length - extra, 0))};
@@ -197,26 +197,34 @@ std::span<RowStart<Word>> starts_in(std::span<std::byte> bytes) {
           bytes.size() / sizeof(RowStart<Word>)};
 }
 
-template <class Length, class Word>
-Status build_shuffled_as(std::span<const Length> lengths,
+template <class Word>
+Status build_shuffled_as(const DocumentLengths& lengths,
                          const ShuffleRule& rule, const RowArrays& to) {
+  // Random reads of a mapped file take three times as long as those of memory
+  // with huge pages.
+  OwnMemory memory;
+  const auto size = static_cast<std::size_t>(lengths.size());
+  const std::size_t bytes = size * sizeof(Word);
+  if (!memory.resize(bytes)) return no_memory_for("lengths, ", bytes, " bytes");
+  const std::span copy(reinterpret_cast<Word*>(memory.data()), size);
   Parts parts(rule, to.documents);
   const auto starts = starts_in<Word>(to.starts);
   RandomState random(rule.seed);
   Pool pool(1);
   TaskGroup group;
-  pool.run(group, [&] { shuffle_documents(random, lengths.size(), parts); });
+  pool.run(group, [&] { shuffle_documents(random, size, parts); });
   // This thread has nothing else to do until the first documents are final.  It
   // also allocates the pages of the starts.
   std::iota(to.order.begin(), to.order.end(), 0U);
   std::ranges::fill(to.starts, std::byte{});
   pool.run(group, [&] { shuffle_rows(random, rule.first_rows, to.order); });
+  lengths.visit([&](const auto& all) { std::ranges::copy(all, copy.begin()); });
   // If the pool could not start a thread, both shuffles are complete here.
-  const Status status = find_shuffled_starts(lengths, rule, parts, starts);
+  const Status status = find_shuffled_starts<Word>(copy, rule, parts, starts);
   static_cast<void>(group.wait());
   TRY(status);
   if (!to.documents.empty()) {
-    add_rows_beyond<Length, Word>(lengths, rule, to.documents, starts);
+    add_rows_beyond<Word>(copy, rule, to.documents, starts);
   }
   return {};
 }
@@ -245,31 +253,22 @@ Status build_chunked_as(std::span<const Length> lengths, const ChunkRule& rule,
   return {};
 }
 
-// Calls `build` with the lengths and a Word of the starts.
-template <class Build>
-Status with_types(const DocumentLengths& lengths, bool is_wide,
-                  const Build& build) {
-  return lengths.visit([&](const auto& all) {
-    return is_wide ? build(all, std::uint64_t{}) : build(all, std::uint32_t{});
-  });
-}
-
 }  // namespace
 
 Status build_chunked(const DocumentLengths& lengths, const ChunkRule& rule,
                      bool is_wide, const RowArrays& to) {
-  return with_types(lengths, is_wide, [&](const auto& all, auto word) {
-    using Word = decltype(word);
-    return build_chunked_as(all, rule, starts_in<Word>(to.starts));
+  return lengths.visit([&](const auto& all) {
+    return is_wide ? build_chunked_as(all, rule,
+                                      starts_in<std::uint64_t>(to.starts))
+                   : build_chunked_as(all, rule,
+                                      starts_in<std::uint32_t>(to.starts));
   });
 }
 
 Status build_shuffled(const DocumentLengths& lengths, const ShuffleRule& rule,
                       bool is_wide, const RowArrays& to) {
-  return with_types(lengths, is_wide, [&](const auto& all, auto word) {
-    using Length = typename std::decay_t<decltype(all)>::value_type;
-    return build_shuffled_as<Length, decltype(word)>(all, rule, to);
-  });
+  return is_wide ? build_shuffled_as<std::uint64_t>(lengths, rule, to)
+                 : build_shuffled_as<std::uint32_t>(lengths, rule, to);
 }
 
 }  // namespace gristmill

@@ -132,8 +132,8 @@ cdef class DueStep:
             if self._empty_count >= self._max_empty:
                 raise ValueError(
                     f"The last {self._empty_count} elements of {self._name_of(first)}"
-                    " have no tokens, so it stays behind its share, and no other"
-                    " dataset has a turn. Leave out its empty elements."
+                    " have no tokens, so it does not reach its share of the tokens."
+                    " Leave out its empty elements."
                 )
             element = try_next(self._parts[first])
             if element is not NULL:

@@ -18,3 +18,13 @@ class RowWriter:
         extra_lengths: Int64Array | None,
         mismatch: Callable[[int, str, int, int], Exception],
     ) -> list[Any]: ...
+    def stack(
+        self,
+        documents: list[Any],
+        offsets: Int64Array,
+        begins: Int64Array,
+        ends: Int64Array,
+        lengths: Int64Array,
+        extra_lengths: Int64Array | None,
+        mismatch: Callable[[int, str, int, int], Exception],
+    ) -> Any: ...

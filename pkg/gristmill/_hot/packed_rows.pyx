@@ -8,18 +8,31 @@ from libcpp.vector cimport vector
 
 from gristmill._hot.cancellation cimport cancelled_count, check_thread
 from gristmill._hot.row_matrix cimport (
-    RowMatrix, add_note, length_of, make_matrix, matrix_of, write_cells,
+    RowMatrix, add_note, has_cells_of, length_of, make_matrix, matrix_of, write_cells,
 )
 
 import numpy as np
 
 cnp.import_array()
 
+# Kinds of dtype of NumPy's numbers and bools, which stacks do not convert.
+cdef str NUMBER_KINDS = "biufc"
+
 
 cdef inline bint _is_scalar(object leaf):
     if cnp.PyArray_CheckExact(leaf):
         return cnp.PyArray_NDIM(<cnp.ndarray>leaf) == 0
     return np.ndim(leaf) == 0
+
+
+cdef inline bint _is_stackable(object leaf, cnp.ndarray values):
+    """Return whether a batch of rows has the dtype of a leaf of one."""
+    return (
+        cnp.PyArray_CheckExact(leaf)
+        and has_cells_of(<cnp.ndarray>leaf, values)
+        and values.dtype.isnative
+        and values.dtype.kind in NUMBER_KINDS
+    )
 
 
 cdef class RowWriter:
@@ -63,17 +76,28 @@ cdef class RowWriter:
         """
         cdef list rows = []
         cdef Py_ssize_t row
-        cdef const int64_t[:, ::1] extra_cells = extra_lengths
         for row in range(offsets.shape[0] - 1):
-            if cancelled_count:
-                check_thread()
             rows.append(
-                self._row(
-                    documents, offsets[row], offsets[row + 1], begins, ends, lengths,
-                    extra_cells, mismatch,
+                self._rows(
+                    documents, offsets[row:row + 2], begins, ends, lengths,
+                    extra_lengths, mismatch, False,
                 )
             )
         return rows
+
+    def stack(
+        self, list documents not None, const int64_t[::1] offsets,
+        const int64_t[::1] begins, const int64_t[::1] ends,
+        const int64_t[::1] lengths, object extra_lengths, mismatch,
+    ):
+        """Return a batch of the rows that `write` returns.
+
+        Returns None if it must be made of rows, because documents have several dtypes,
+        or do not have only arrays of numbers.
+        """
+        return self._rows(
+            documents, offsets, begins, ends, lengths, extra_lengths, mismatch, True
+        )
 
     cdef list _leaves_of(self, object document):
         if self._keys is None:
@@ -88,77 +112,132 @@ cdef class RowWriter:
                 " packing, or remove them from length_struct."
             ) from None
 
-    cdef object _row(
-        self, list documents, Py_ssize_t first, Py_ssize_t last,
+    cdef object _rows(
+        self, list documents, const int64_t[::1] offsets,
         const int64_t[::1] begins, const int64_t[::1] ends,
         const int64_t[::1] lengths, const int64_t[:, ::1] extra_lengths, mismatch,
+        bint stacked,
     ):
-        """Return the row of the spans from `first` to `last`."""
+        """Return a batch of rows, or if not `stacked`, the only row."""
         cdef list leaves, values = [], segment_ids = [], positions = []
         cdef vector[RowMatrix] matrices
-        cdef cnp.ndarray mask = np.zeros(self._length, np.bool_)
+        cdef Py_ssize_t row, rows = offsets.shape[0] - 1
+        cdef cnp.ndarray mask = np.zeros((rows, self._length), np.bool_)
+        cdef char* mask_bytes = <char*>cnp.PyArray_BYTES(mask)
         cdef vector[int64_t] used  # Cells of each extra feature.
-        cdef Py_ssize_t i, s, extra, at = 0
+        cdef Py_ssize_t i, s, extra, at
         cdef int64_t tokens, start, begin, count, length, expected
-        used.resize(self._num_extras)
         layout = self._layout
-        for s in range(first, last):
-            leaves = self._leaves_of(documents[s])
-            tokens = ends[s] - begins[s]
-            for i in range(len(leaves)):
-                leaf = <object>PyList_GET_ITEM(leaves, i)
-                length = length_of(leaf, layout.names[i])
-                if _is_scalar(leaf):
-                    raise ValueError(
-                        f"{layout.names[i]} of a document must be an array, got"
-                        f" {leaf!r}. Remove it from length_struct, or make it an array"
-                        " in a map before packing."
+        for row in range(rows):
+            if cancelled_count:
+                check_thread()
+            at = 0
+            used.assign(self._num_extras, 0)
+            for s in range(offsets[row], offsets[row + 1]):
+                leaves = self._leaves_of(documents[s])
+                tokens = ends[s] - begins[s]
+                for i in range(len(leaves)):
+                    leaf = <object>PyList_GET_ITEM(leaves, i)
+                    length = self._length_of(leaf, i)
+                    extra = self._extras[i]
+                    if extra < 0:
+                        start, begin, count = at, begins[s], tokens
+                        expected = lengths[s]
+                    else:
+                        expected = extra_lengths[extra, s]
+                        count = expected if begins[s] == 0 else 0
+                        start, begin = used[extra], 0
+                        used[extra] += count
+                    if length != expected:
+                        raise mismatch(s, layout.names[i], expected, length)
+                    if s == offsets[0]:
+                        example = (
+                            leaf if length
+                            else self._example(documents[s:offsets[rows]], i)
+                        )
+                        values.append(self._values(rows, i, example))
+                        numbers = self._numbers(rows, i)
+                        segment_ids.append(numbers[0])
+                        positions.append(numbers[1])
+                        matrices.push_back(
+                            matrix_of(values[i], segment_ids[i], positions[i])
+                        )
+                    if count == 0:
+                        continue
+                    if stacked and not _is_stackable(leaf, values[i]):
+                        return None
+                    try:
+                        write_cells(
+                            &matrices[i], <cnp.ndarray>PyList_GET_ITEM(values, i), row,
+                            start, leaf, begin, count,
+                        )
+                    except BaseException as error:
+                        add_note(error, layout.names[i], values[i])
+                        raise
+                    matrices[i].number(
+                        row, start, count, <int32_t>(s - offsets[row] + 1)
                     )
-                extra = self._extras[i]
-                if extra < 0:
-                    start, begin, count, expected = at, begins[s], tokens, lengths[s]
-                else:
-                    expected = extra_lengths[extra, s]
-                    count = expected if begins[s] == 0 else 0
-                    start, begin = used[extra], 0
-                    used[extra] += count
-                if length != expected:
-                    raise mismatch(s, layout.names[i], expected, length)
-                if s == first:
-                    shape = (1, layout.lengths[i])
-                    values.append(make_matrix(shape, leaf, layout.paddings[i]))
-                    numbers = (
-                        np.zeros((2, *shape), np.int32) if layout.numbered[i]
-                        else (None, None)
-                    )
-                    segment_ids.append(numbers[0])
-                    positions.append(numbers[1])
-                    matrices.push_back(
-                        matrix_of(values[i], segment_ids[i], positions[i])
-                    )
-                try:
-                    write_cells(
-                        &matrices[i], <cnp.ndarray>PyList_GET_ITEM(values, i), 0, start,
-                        leaf, begin, count,
-                    )
-                except BaseException as error:
-                    add_note(error, layout.names[i], values[i])
-                    raise
-                matrices[i].number(0, start, count, <int32_t>(s - first + 1))
-            if tokens > 1:
-                memset(<char*>cnp.PyArray_BYTES(mask) + at + 1, 1, tokens - 1)
-            at += tokens
-        columns = [
-            None if each is None else each[0]
-            for each in (*values, *segment_ids, *positions)
-        ]
-        columns.append(mask)
+                if tokens > 1:
+                    memset(mask_bytes + row * self._length + at + 1, 1, tokens - 1)
+                at += tokens
+        columns = [*values, *segment_ids, *positions, mask]
+        if not stacked:
+            columns = [None if each is None else each[0] for each in columns]
         if self._boundaries:
-            columns += self._boundaries_of(begins, ends, first, last)
+            columns += self._boundaries_of_rows(begins, ends, offsets, stacked)
+        return self._assemble(columns)
+
+    cdef object _assemble(self, list columns):
+        """Return the element that has these arrays."""
+        layout = self._layout
         columns = [columns[column] for column in layout.columns]
         if layout.column_keys is None:
             return layout.assemble(columns)
         return dict(zip(layout.column_keys, columns))
+
+    cdef int64_t _length_of(self, object leaf, Py_ssize_t i) except -1:
+        """Return the number of cells of feature i of a document."""
+        cdef int64_t length = length_of(leaf, self._layout.names[i])
+        if _is_scalar(leaf):
+            raise ValueError(
+                f"{self._layout.names[i]} of a document must be an array, got {leaf!r}."
+                " Remove it from length_struct, or make it an array in a map before"
+                " packing."
+            )
+        return length
+
+    cdef object _values(self, Py_ssize_t rows, Py_ssize_t i, object example):
+        """Return empty cells of feature i."""
+        shape = (rows, self._layout.lengths[i])
+        return make_matrix(shape, example, self._layout.paddings[i])
+
+    cdef object _numbers(self, Py_ssize_t rows, Py_ssize_t i):
+        """Return segment ids and positions of empty cells, or None for both."""
+        if not self._layout.numbered[i]:
+            return None, None
+        return np.zeros((2, rows, self._layout.lengths[i]), np.int32)
+
+    cdef object _example(self, list documents, Py_ssize_t i):
+        """Return feature i of the first document that is not empty in it.
+
+        An empty list becomes an array of float64, whatever the dtype of the others.
+        """
+        for document in documents:
+            leaf = self._leaves_of(document)[i]
+            if length_of(leaf, self._layout.names[i]):
+                return leaf
+        return self._leaves_of(documents[0])[i]
+
+    cdef object _boundaries_of_rows(
+        self, const int64_t[::1] begins, const int64_t[::1] ends,
+        const int64_t[::1] offsets, bint stacked,
+    ):
+        """Return the bounds of segments, and the longest segment's length."""
+        found = [
+            self._boundaries_of(begins, ends, offsets[row], offsets[row + 1])
+            for row in range(offsets.shape[0] - 1)
+        ]
+        return map(np.array, zip(*found)) if stacked else found[0]
 
     cdef tuple _boundaries_of(
         self, const int64_t[::1] begins, const int64_t[::1] ends, Py_ssize_t first,

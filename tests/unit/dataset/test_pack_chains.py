@@ -14,6 +14,7 @@ import pytest
 import transformers
 
 import gristmill as g
+from gristmill import batching
 from gristmill.sharding import ShardOptions
 
 ASK = g.ReadOptions(0, 0)
@@ -47,6 +48,39 @@ def test_selections_orders_and_batches_are_those_of_the_rows():
     assert_same(batch["tokens"], [row["tokens"] for row in each[8:12]])
     assert_same([ds[-1], ds[len(ds)]], [each[-1], each[0]])
     assert_same([cloudpickle.loads(cloudpickle.dumps(ds))[7]], [each[7]])
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, ">i4"])
+def test_batches_are_stacks_of_their_rows(dtype):
+    # Rows of a byte order that stacking would change are batched singly.
+    documents = [document.astype(dtype) for document in DOCUMENTS]
+    packed = source(documents).pack(
+        16, LENGTHS, seed=5, cu_seqlens=17, padding_struct=7, global_batch_size=4
+    )
+    dealt = packed.deal(ShardOptions(1, 2))
+    for ds in (packed, packed.shuffle(3)[::2], dealt, packed.repeat(2)):
+        each = [ds[i] for i in range(len(ds))]
+        expected = [batching.make_batch(each[i : i + 3]) for i in range(0, len(ds), 3)]
+        found = [*ds.batch(3)]
+        assert_same(found[: len(ds) // 3], expected[: len(ds) // 3])
+        assert {key: leaf.dtype for key, leaf in found[0].items()} == {
+            key: leaf.dtype for key, leaf in expected[0].items()
+        }
+
+
+def test_batches_of_several_dtypes_are_stacks_of_their_rows():
+    documents = [np.arange(9, dtype=[np.int32, np.int64][i > 4]) for i in range(8)]
+    ds = source(documents).pack(10, [9] * 8)
+    batch = ds.batch(8)[0]["tokens"]
+    assert batch.dtype == np.int64
+    assert_same(batch, [row["tokens"] for row in ds])
+
+
+def test_empty_documents_do_not_change_the_dtype():
+    documents = [np.array([]), np.array([3, 4], np.uint16), np.array([])]
+    ds = source(documents).pack(5, [0, 2, 0])
+    assert ds[0]["tokens"].dtype == ds.batch(1)[0]["tokens"].dtype == np.uint16
+    assert_same(ds[0]["tokens"], [3, 4, 0, 0, 0])
 
 
 def test_data_loader_reads_rows():

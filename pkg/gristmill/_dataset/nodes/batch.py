@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 import operator
 import sys
@@ -36,7 +37,11 @@ from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.deferred_steps import defer_steps
-from gristmill._dataset.nodes.record_batches import batches_of, column_batches_of
+from gristmill._dataset.nodes.record_batches import (
+    batches_of,
+    column_batches_of,
+    packed_rows_of,
+)
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, index_iterators_of
 from gristmill._engine.column_batches import ColumnBatches
 from gristmill._engine.native_batches import NativeBatches
@@ -119,6 +124,7 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
         stacks = self._batch_fn is None
         self._columns = column_batches_of(self._parent) if stacks else None
         self._deferred_parent: Any = defer_steps(self._parent) if stacks else None
+        self._packed, self._orders = packed_rows_of(self._parent)
 
     def _with_threads(self, threads: int) -> BatchMapDataset[T]:
         if self._deferred_parent is None:
@@ -150,15 +156,19 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
 
     def _make_batches(self, ranges: list[tuple[int, int]]) -> list[Any]:
         """Return the batches of ranges of the parent: (first index, size)."""
-        indices = [indices_from(first, size) for first, size in ranges]
-        elements = block_of(self._parent, np.concatenate(indices))
-        batches: list[Any] = []
-        start = 0
-        for first, size in ranges:
-            rows = elements[start : start + size]
-            batches.append(self._make_batch(rows, first + size - 1))
-            start += size
-        return batches
+        indices = np.concatenate([indices_from(first, size) for first, size in ranges])
+        parts: list[Any]
+        if self._packed is not None and self._batch_fn is None:
+            for order in self._orders:
+                indices = order._to_ancestor_indices(indices)
+            parts = self._packed._batches(indices, [size for _, size in ranges])
+        else:
+            elements = iter(block_of(self._parent, indices))
+            parts = [list(itertools.islice(elements, size)) for _, size in ranges]
+        return [
+            self._make_batch(part, first + size - 1) if type(part) is list else part
+            for part, (first, size) in zip(parts, ranges, strict=True)
+        ]
 
     def _make_deferred_batch(self, first: int, size: int) -> Any:
         elements = block_of(self._deferred_parent, indices_from(first, size))

@@ -209,6 +209,28 @@ class PackMapDataset(BlockMapDataset[Any]):
         return spans, as_indices((spans.documents + firsts).tolist())
 
     def _block(self, indices: Indices) -> list[Any]:
+        return self._writer.write(*self._cells(indices))
+
+    def _batches(self, indices: Indices, sizes: Sequence[int]) -> list[Any]:
+        """Return consecutive batches, of these sizes, of the rows at `indices`.
+
+        A batch whose rows do not stack is a list of its rows.
+        """
+        documents, offsets, *cells = self._cells(indices)
+        batches: list[Any] = []
+        first = 0
+        for size in sizes:
+            rows = (documents, offsets[first : first + size + 1], *cells)
+            try:
+                batch = self._writer.stack(*rows)
+            except Exception:  # The writer of rows raises it, too.
+                batch = None
+            batches.append(self._writer.write(*rows) if batch is None else batch)
+            first += size
+        return batches
+
+    def _cells(self, indices: Indices) -> tuple[Any, ...]:
+        """Return the arguments of the writer for rows."""
         spans, numbers = self.locate(indices)
         begins, ends = spans.begins, spans.ends
         if self._records is not None:
@@ -230,16 +252,8 @@ class PackMapDataset(BlockMapDataset[Any]):
                 " before pack."
             )
 
-        rows: list[Any] = self._writer.write(
-            documents,
-            spans.offsets,
-            begins,
-            ends,
-            lengths,
-            self._lengths.extras_of(spans.documents),
-            mismatch,
-        )
-        return rows
+        extras = self._lengths.extras_of(spans.documents)
+        return documents, spans.offsets, begins, ends, lengths, extras, mismatch
 
 
 def costs_of_spans(

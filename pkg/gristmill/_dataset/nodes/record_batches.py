@@ -7,15 +7,15 @@ Batches of such elements are made without a Python object for each element, see
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from gristmill import batching
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Indices, Int64Array
 from gristmill._dataset.model.blocks import indices_from, is_built_in
 from gristmill._dataset.nodes.map import MapMapDataset
-from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.nodes.order import IndexMapDataset, OrderMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._engine.column_batches import ColumnBatches
@@ -110,3 +110,25 @@ def batches_of(
         return None
     rules, options = batching.tree_rules(), feed.read_options
     return open_batches(*records, rules, options, feed.looks_ahead)
+
+
+@runtime_checkable
+class PackedRows(Protocol):
+    """A dataset that makes batches of its elements, which are packed rows."""
+
+    def _batches(self, indices: Indices, sizes: Sequence[int]) -> list[Any]: ...
+
+
+def packed_rows_of(
+    dataset: Any,
+) -> tuple[PackedRows | None, list[OrderMapDataset[Any]]]:
+    """Return the packed rows that are a dataset's elements, and the nodes after them.
+
+    The first is None if the elements are not packed rows.
+    """
+    orders = []
+    while isinstance(dataset, OrderMapDataset) and is_built_in(type(dataset)):
+        orders.append(dataset)
+        dataset = dataset._ancestor
+    is_packed = isinstance(dataset, PackedRows) and is_built_in(type(dataset))
+    return dataset if is_packed else None, orders
