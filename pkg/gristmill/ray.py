@@ -199,11 +199,11 @@ class RayWorkers:
         Returns:
             The workers, which have started.
         """
-        from gristmill._pool.lanes import PoolLanes
+        from gristmill._pool.lanes import CallingLanes, PoolLanes
 
         if isinstance(before, PoolLanes):
             return before.followed_by(scheduler, self.processes())
-        return PoolLanes(scheduler, self._pool(program))
+        return PoolLanes(CallingLanes(scheduler, self._pool(program)))
 
     def __repr__(self) -> str:
         options = "".join(

@@ -28,10 +28,11 @@ from gristmill._host.mode import Mode
 from gristmill._host.programs import Part, pack_rest, shared_field
 from gristmill._host.server_process import start_server
 from gristmill._host.slot_views import PoolMemory
+from gristmill._host.unit_packets import ResultDetails
 from gristmill._pool.call_metrics import CallMetrics
 from gristmill._pool.identity import digest_of
-from gristmill._pool.pool import Lane, TimedResult, WorkerLost
-from gristmill._pool.unit_task import TaskResult, UnitTask
+from gristmill._pool.pool import Lane
+from gristmill._pool.unit_task import Bytes
 
 # Attempts to connect to a pool that ends while this process connects.
 MAX_ATTEMPTS = 100
@@ -56,6 +57,18 @@ class HostPoolOptions(NamedTuple):
     mode: Mode
     ahead: int
     memory_limit: int
+
+
+class UnitLost(NamedTuple):
+    """A lane's unit that was not computed.
+
+    Attributes:
+        report: A sentence about the loss.
+        blames_unit: See `gristmill._pool.pool.WorkerLost`.
+    """
+
+    report: str
+    blames_unit: bool
 
 
 # The last pool that each process has opened for a rank, by process, name and rank.
@@ -104,6 +117,10 @@ class HostPool:
         self._control: socket.socket | None = None
         # None before this rank has joined, and after the server was lost.
         self._membership: Membership | None = None
+        # By number, those that lanes or views refer to.
+        self._memberships: weakref.WeakValueDictionary[int, Membership] = (
+            weakref.WeakValueDictionary()
+        )
         self._joins_again = False
         self._processes: dict[int, PoolProcess] = {}
         # The number of each lane in messages.
@@ -140,31 +157,64 @@ class HostPool:
         if (membership := self._membership) is not None:
             membership.tell("resize", count)
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
+    def connect(self, lane: Lane) -> Membership | UnitLost | None:
+        """Connect a lane to the server, and join or start one if needed.
+
+        Returns:
+            The membership with the connection; None if the pool was closed or has
+            failed.
+        """
         membership = self._joined()
         if membership is None:
             return None
-        reason = ""
         try:
-            connection = self._lane_connection(membership, lane)
-            with contextlib.suppress(OSError):  # The reason may wait to be received.
-                messages.send(connection, (tuple(task),))
-            while received := messages.receive(connection):
-                (kind, *details), _ = received
-                if kind == "computed":
-                    return self._take(membership, *details)
-                if kind == "lost":
-                    return WorkerLost(*details)
-                if kind == "failed":
-                    self.failure = details[0]
-                    return None
-                log.warning("%s", self._slow_text(*details))
+            self._connect_lane(membership, lane)
         except OSError as error:
-            reason = f": {error}"
-        if self._closing.is_set() or lane[0] not in self._users:
-            return None
-        self._drop(membership)
-        return WorkerLost(str(self), f"its server has ended{reason}", False)
+            return self._server_lost(membership, lane, f": {error}")
+        return membership
+
+    def prepare(self, request: bytes) -> bytes:
+        """Return the request to send for one that `_core.PoolLane` does not send."""
+        return request
+
+    def handle(
+        self, membership: Membership, lane: Lane, packet: bytes
+    ) -> UnitLost | bool | None:
+        """Handle what the server sent to a lane, except a result.
+
+        Returns:
+            The loss of the lane's unit; False if the pool was closed or has failed;
+            None if the result is still to come.
+        """
+        if not packet:
+            return self._server_lost(membership, lane) or False
+        kind, *details = pickle.loads(packet)
+        if kind == "lost":
+            return UnitLost(*details)
+        if kind == "failed":
+            self.failure = details[0]
+            return False
+        log.warning("%s", self._slow_text(*details))
+        return None
+
+    def take(self, server: int, details: ResultDetails) -> tuple[Bytes, PoolProcess]:
+        """Return the payload of a unit, and the process that computed it.
+
+        Args:
+            server: The number of the membership of its lane.
+            details: The details of the result.
+        """
+        membership = self._memberships[server]
+        release = functools.partial(membership.release, details.unit)
+        if details.used:
+            payload = membership.memory.view(details.offset, details.used, release)
+        else:  # The server lacked memory for the unit.
+            payload = np.empty(0, np.uint8)
+            release()
+        if (process := self._processes.get(details.pid)) is None:
+            process = PoolProcess(details.pid, os.uname().nodename)
+            process = self._processes.setdefault(details.pid, process)
+        return payload, process
 
     def activity(self, lane: Lane) -> str:
         membership = self._membership
@@ -251,44 +301,36 @@ class HostPool:
             return number
         return self._lane_numbers.setdefault(lane, next(self._next_lane_number))
 
-    def _take(
-        self,
-        membership: Membership,
-        unit: int,
-        offset: int,
-        used: int,
-        packed: bytes,
-        pid: int,
-        ready_s: float,
-    ) -> TimedResult:
-        """Return the result of a unit, whose payload views the pool's memory."""
-        result: TaskResult = pickle.loads(packed)
-        release = functools.partial(membership.release, unit)
-        if used:
-            payload = membership.memory.view(offset, used, release)
-        else:  # The server lacked memory for the unit.
-            payload = np.empty(0, np.uint8)
-            release()
-        if (process := self._processes.get(pid)) is None:
-            process = PoolProcess(pid, os.uname().nodename)
-            process = self._processes.setdefault(pid, process)
-        return TimedResult(process, ready_s, result._replace(payload=payload))
+    def _connect_lane(self, membership: Membership, lane: Lane) -> None:
+        """Connect a lane, which is one thread, unless it is connected.
 
-    def _lane_connection(self, membership: Membership, lane: Lane) -> socket.socket:
-        """Return the connection of a lane; each lane is one thread."""
-        connection = membership.lanes.get(lane)
+        Raises:
+            OSError: The server is gone.
+        """
+        if membership.lanes.get(lane) is not None:
+            return
+        connection = self._address.connect()
         if connection is None:
-            connection = self._address.connect()
-            if connection is None:
-                raise ConnectionRefusedError
-            membership.lanes[lane] = connection
-            number = self._lane_number(lane)
-            program = self._program_key, self._packed_program
-            messages.send(connection, ("lane", membership.number, number, *program))
-            # `close` may not have seen the connection.
-            if self._closing.is_set() or lane[0] not in self._users:
-                membership.end_lanes([lane])
-        return connection
+            raise ConnectionRefusedError
+        membership.lanes[lane] = connection
+        number = self._lane_number(lane)
+        program = self._program_key, self._packed_program
+        messages.send(connection, ("lane", membership.number, number, *program))
+        # `close` may not have seen the connection.
+        if self._has_closed(lane):
+            membership.end_lanes([lane])
+
+    def _has_closed(self, lane: Lane) -> bool:
+        return self._closing.is_set() or lane[0] not in self._users
+
+    def _server_lost(
+        self, membership: Membership, lane: Lane, reason: str = ""
+    ) -> UnitLost | None:
+        """Return the loss of a lane's unit with its server; None after `close`."""
+        if self._has_closed(lane):
+            return None
+        self._drop(membership)
+        return UnitLost(f"{self} was lost: its server has ended{reason}", False)
 
     def _joined(self) -> Membership | None:
         """Return the connection to the server; None if the pool has ended."""
@@ -300,6 +342,8 @@ class HostPool:
             ):
                 membership = self._join()
                 self._membership = membership
+                if membership is not None:
+                    self._memberships[membership.number] = membership
                 self._joins_again = True
                 if (
                     self._closing.is_set() and membership is not None

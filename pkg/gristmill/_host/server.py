@@ -22,8 +22,8 @@ from gristmill._host.jobs import Job, Lane
 from gristmill._host.joining import Joining, describe_conflict, describe_difference
 from gristmill._host.mode import Mode
 from gristmill._host.pool_workers import PoolWorker, PoolWorkers
+from gristmill._host.unit_packets import unpack_task
 from gristmill._host.units import Unit, Units
-from gristmill._pool.unit_task import UnitTask
 
 # The wait for the next epoch after the last rank has left, unless it was killed, in s.
 LINGER_S = 2.0
@@ -251,9 +251,10 @@ class Server:
         """Report to the lanes of a unit that its worker was lost."""
         lanes, unit.lanes = unit.lanes, []
         self._units.remove(unit)
+        report = f"{worker} was lost while computing {unit.task}: {reason}"
         for number, lane in enumerate(lanes):
             # The first lane counts the loss, so the others must not.
-            self._reply(lane, ("lost", worker, reason, blamed and number == 0))
+            self._reply(lane, ("lost", report, blamed and number == 0))
 
     def _welcome(self, job: Job) -> None:
         assert self._workers is not None
@@ -285,12 +286,11 @@ class Server:
         self._watch(connection, lambda: self._hear_lane(lane))
 
     def _hear_lane(self, lane: Lane) -> None:
-        received = messages.receive(lane.connection)
+        received = messages.receive_packet(lane.connection)
         if received is None:
             self._close_lane(lane)
             return
-        (task,), _ = received
-        lane.request = UnitTask(*task)
+        lane.request = unpack_task(received[0])
         self._handle_request(lane)
 
     def _close_lane(self, lane: Lane) -> None:
@@ -360,16 +360,13 @@ class Server:
         lanes, unit.lanes = unit.lanes, []
         unit.holders.update(lane.job for lane in lanes)
         for lane in lanes:
-            message = "computed", unit.number, unit.slot, *unit.result
-            if not self._reply(lane, message):
+            if not messages.try_send_packet(lane.connection, unit.result):
+                self._close_lane(lane)
                 self._units.release(unit.number, lane.job)
 
-    def _reply(self, lane: Lane, message: messages.Message) -> bool:
-        """Send a message to a lane; return False if the lane is gone."""
-        if messages.try_send(lane.connection, message):
-            return True
-        self._close_lane(lane)
-        return False
+    def _reply(self, lane: Lane, message: messages.Message) -> None:
+        if not messages.try_send(lane.connection, message):
+            self._close_lane(lane)
 
     def _free(self, unit: Unit) -> None:
         """Reuse the memory of a unit; later if a worker writes to it now."""
