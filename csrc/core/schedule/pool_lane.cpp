@@ -130,11 +130,18 @@ bool PoolLane::commit(const std::string& packet, std::int64_t server) {
   if (packet.size() < sizeof(header)) return false;
   std::memcpy(&header, packet.data(), sizeof(header));
   if (header.kind != kPoolResult) return false;
+  const auto slot_bytes = static_cast<std::size_t>(header.slot_bytes);
+  const auto integers = static_cast<std::size_t>(header.position_integers);
+  const std::size_t room = packet.size() - sizeof(header);
+  if (integers == 0 || integers > end_.position_capacity() ||
+      slot_bytes > room ||
+      integers * sizeof(std::int64_t) > room - slot_bytes) {
+    return false;
+  }
   const char* rest = packet.data() + sizeof(header);
-  Position position(static_cast<std::size_t>(header.position_integers));
+  Position position(integers);
   std::memcpy(position.data(), rest, position.size() * sizeof(std::int64_t));
   rest += position.size() * sizeof(std::int64_t);
-  const auto slot_bytes = static_cast<std::size_t>(header.slot_bytes);
   const char* const details = rest + slot_bytes;
   Work& work = *work_;
   results_.add({work.stream, work.id, server, start_ns_, monotonic_ns(),

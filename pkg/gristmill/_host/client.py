@@ -22,11 +22,16 @@ from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
 from gristmill._host import messages
 from gristmill._host.address import Address
-from gristmill._host.joining import Joining
-from gristmill._host.membership import Membership, PoolProcess, shut_down
+from gristmill._host.joining import Joining, describe_slow_ranks
+from gristmill._host.membership import (
+    Membership,
+    PoolProcess,
+    UnitLost,
+    shut_down,
+)
 from gristmill._host.mode import Mode
 from gristmill._host.programs import Part, pack_rest, shared_field
-from gristmill._host.server_process import start_server
+from gristmill._host.server_process import connect_or_start
 from gristmill._host.slot_views import PoolMemory
 from gristmill._host.unit_packets import ResultDetails
 from gristmill._pool.call_metrics import CallMetrics
@@ -57,18 +62,6 @@ class HostPoolOptions(NamedTuple):
     mode: Mode
     ahead: int
     memory_limit: int
-
-
-class UnitLost(NamedTuple):
-    """A lane's unit that was not computed.
-
-    Attributes:
-        report: A sentence about the loss.
-        blames_unit: See `gristmill._pool.pool.WorkerLost`.
-    """
-
-    report: str
-    blames_unit: bool
 
 
 # The last pool that each process has opened for a rank, by process, name and rank.
@@ -157,21 +150,20 @@ class HostPool:
         if (membership := self._membership) is not None:
             membership.tell("resize", count)
 
-    def connect(self, lane: Lane) -> Membership | UnitLost | None:
+    def connect(self, lane: Lane) -> tuple[Membership, socket.socket] | UnitLost | None:
         """Connect a lane to the server, and join or start one if needed.
 
         Returns:
-            The membership with the connection; None if the pool was closed or has
+            The membership and the connection; None if the pool was closed or has
             failed.
         """
         membership = self._joined()
         if membership is None:
             return None
         try:
-            self._connect_lane(membership, lane)
+            return membership, self._lane_connection(membership, lane)
         except OSError as error:
             return self._server_lost(membership, lane, f": {error}")
-        return membership
 
     def prepare(self, request: bytes) -> bytes:
         """Return the request to send for one that `_core.PoolLane` does not send."""
@@ -194,7 +186,9 @@ class HostPool:
         if kind == "failed":
             self.failure = details[0]
             return False
-        log.warning("%s", self._slow_text(*details))
+        options = self._options
+        text = describe_slow_ranks(str(self), options.rank, options.ahead, *details)
+        log.warning("%s", text)
         return None
 
     def take(self, server: int, details: ResultDetails) -> tuple[Bytes, PoolProcess]:
@@ -282,43 +276,30 @@ class HostPool:
     def _part_digests(self) -> dict[str, str]:
         return {name: digest_of(part) for name, part in self._parts.items()}
 
-    def _slow_text(self, slow: list[int], joined: list[int]) -> str:
-        """Return the text of a warning that names the ranks that are slow."""
-        absent = sorted(set(slow) - set(joined))
-        texts = []
-        if absent:
-            texts.append(f"has not joined: {', '.join(map(str, absent))}")
-        if late := sorted(set(slow) & set(joined)):
-            texts.append(f"has not taken its outputs: {', '.join(map(str, late))}")
-        return (
-            f"Rank {self._options.rank} waits, because another rank of {self}"
-            f" {'; '.join(texts)}. At most ahead={self._options.ahead} outputs are kept"
-            " for slow ranks. Pass a larger one, or find out why they are slow."
-        )
-
     def _lane_number(self, lane: Lane) -> int:
         if (number := self._lane_numbers.get(lane)) is not None:
             return number
         return self._lane_numbers.setdefault(lane, next(self._next_lane_number))
 
-    def _connect_lane(self, membership: Membership, lane: Lane) -> None:
-        """Connect a lane, which is one thread, unless it is connected.
+    def _lane_connection(self, membership: Membership, lane: Lane) -> socket.socket:
+        """Return the connection of a lane; each lane is one thread.
 
         Raises:
             OSError: The server is gone.
         """
-        if membership.lanes.get(lane) is not None:
-            return
-        connection = self._address.connect()
+        connection = membership.lanes.get(lane)
         if connection is None:
-            raise ConnectionRefusedError
-        membership.lanes[lane] = connection
-        number = self._lane_number(lane)
-        program = self._program_key, self._packed_program
-        messages.send(connection, ("lane", membership.number, number, *program))
-        # `close` may not have seen the connection.
-        if self._has_closed(lane):
-            membership.end_lanes([lane])
+            connection = self._address.connect()
+            if connection is None:
+                raise ConnectionRefusedError
+            membership.lanes[lane] = connection
+            number = self._lane_number(lane)
+            program = self._program_key, self._packed_program
+            messages.send(connection, ("lane", membership.number, number, *program))
+            # `close` may not have seen the connection.
+            if self._has_closed(lane):
+                membership.end_lanes([lane])
+        return connection
 
     def _has_closed(self, lane: Lane) -> bool:
         return self._closing.is_set() or lane[0] not in self._users
@@ -361,7 +342,8 @@ class HostPool:
     def _join(self) -> Membership | None:
         """Find or start the server and join; sets `failure` if it refuses."""
         for _ in range(MAX_ATTEMPTS):
-            self._control = control = self._connect()
+            control = connect_or_start(self._address)
+            self._control = control
             membership = None
             if control is not None and not self._closing.is_set():
                 try:
@@ -375,25 +357,6 @@ class HostPool:
             time.sleep(RETRY_S)
         self.failure = f"The server of {self} ends whenever this process joins it."
         return None
-
-    def _connect(self) -> socket.socket | None:
-        """Connect to the server, or start one; None if another process does that."""
-        control = self._address.connect()
-        if control is not None:
-            return control
-        listener = self._address.listen()
-        if listener is None:
-            return None
-        with listener:
-            # Connect before the server runs: it ends if this process ends.
-            control = self._address.connect()
-            try:
-                start_server(self._options.name, listener)
-            except BaseException:
-                if control is not None:
-                    control.close()
-                raise
-        return control
 
     def _try_to_join(self, control: socket.socket) -> Membership | None:
         """Join the server at the other end; None if it ends or refuses."""

@@ -12,8 +12,8 @@ from typing import Any
 from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill._host import messages
-from gristmill._host.client import HostPool, UnitLost
-from gristmill._host.membership import Membership
+from gristmill._host.client import HostPool
+from gristmill._host.membership import UnitLost
 from gristmill._host.unit_packets import unpack_details
 from gristmill._pool.call_metrics import CallTiming
 from gristmill._pool.lanes import MAX_LOSSES, Lanes
@@ -59,10 +59,10 @@ class HostLanes(Lanes[HostPool]):
             The loss of the unit that the lane holds; True after the last unit; False if
             the pool was closed or has failed.
         """
-        membership = self.pool.connect(lane)
-        if not isinstance(membership, Membership):
-            return False if membership is None else membership
-        connection = membership.lanes[lane]
+        connected = self.pool.connect(lane)
+        if connected is None or isinstance(connected, UnitLost):
+            return connected or False
+        membership, connection = connected
         sends = True
         while True:
             event, packet = end.serve(connection.fileno(), membership.number, sends)
@@ -101,3 +101,5 @@ class HostLanes(Lanes[HostPool]):
                     details.load,
                 )
                 self.metrics.record_call(process, call)
+            if self._closing:  # `close` may have missed them.
+                self._payloads.clear()

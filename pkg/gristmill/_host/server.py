@@ -55,6 +55,9 @@ class Server:
         self._jobs: dict[int, Job] = {}
         # Random, so that a rank does not reach another job of the next server with it.
         self._next_job = secrets.randbits(48)
+        # The lanes whose requests wait for slow ranks, and the times since which they
+        # wait, by `time.monotonic`.
+        self._waiting: dict[Lane, float] = {}
         # The pickled rests of the ranks' programs, by key.
         self._programs: dict[str, bytes] = {}
         # The first rank's message, which the others have to match.
@@ -69,7 +72,7 @@ class Server:
     def run(self) -> None:
         """Serve until the last rank has left."""
         while self._jobs or self._guests or time.monotonic() < self._end_s:
-            is_timed = not self._jobs or bool(self._waiting_lanes())
+            is_timed = not self._jobs or bool(self._waiting)
             for key, _ in self._selector.select(TICK_S if is_timed else None):
                 if self._selector.get_map().get(key.fd) is key:
                     key.data()
@@ -297,6 +300,7 @@ class Server:
         if lane not in lane.job.lanes:
             return
         lane.job.lanes.remove(lane)
+        self._waiting.pop(lane, None)
         self._selector.unregister(lane.connection)
         lane.connection.close()
         for unit in self._units.waited_for(lane):
@@ -317,24 +321,21 @@ class Server:
         unit = self._units.find(key, lane.job)
         if unit is None:
             if self._units.blocking_ranks(lane.rank, self._waiting_ranks()):
-                lane.waits_since_s = lane.waits_since_s or time.monotonic()
+                self._waiting.setdefault(lane, time.monotonic())
                 return
             unit = self._units.add(key, task, lane.rank)
-        lane.waits_since_s = None
+        self._waiting.pop(lane, None)
         lane.request = None
         self._units.take(unit, lane)
         if unit.result is not None:
             self._deliver(unit)
 
-    def _waiting_lanes(self) -> list[Lane]:
-        return [lane for lane in self._lanes() if lane.waits_since_s is not None]
-
     def _waiting_ranks(self) -> set[int]:
-        return {lane.rank for lane in self._waiting_lanes()}
+        return {lane.rank for lane in self._waiting}
 
     def _dispatch(self) -> None:
         """Give queued units to idle workers."""
-        for lane in self._waiting_lanes():
+        for lane in [*self._waiting]:
             self._handle_request(lane)
         workers = self._workers
         if workers is None:
@@ -389,8 +390,8 @@ class Server:
     def _report_slow_ranks(self) -> None:
         """Tell the ranks that have waited long which ranks they wait for."""
         now = time.monotonic()
-        for lane in self._waiting_lanes():
-            if now - max(lane.waits_since_s or now, lane.job.reported_s) <= SLOW_S:
+        for lane, since_s in [*self._waiting.items()]:
+            if now - max(since_s, lane.job.reported_s) <= SLOW_S:
                 continue
             if slow := self._units.blocking_ranks(lane.rank, self._waiting_ranks()):
                 lane.job.reported_s = now

@@ -86,6 +86,8 @@ class PoolMemory:
 
         Dropping pages that it shares with the pool would make it map them again.
         """
+        if self._pages_fd < 0:
+            return True
         found = np.empty(3, np.uint64)  # One range of pages.
         last = self.address(end + -end % _PAGE)
         query = struct.pack(
@@ -96,7 +98,10 @@ class PoolMemory:
             _PAGE_IS_FILE,
         )
         try:
-            return fcntl.ioctl(self._pages_fd, _PAGEMAP_SCAN, bytearray(query)) != 0
+            found_count: int = fcntl.ioctl(
+                self._pages_fd, _PAGEMAP_SCAN, bytearray(query)
+            )
+            return found_count > 0
         except OSError:
             return True
 

@@ -103,5 +103,5 @@ def pack_result(
 
 def unpack_details(details: bytes) -> ResultDetails:
     """Return the last part of a result."""
-    *fields, computing_s, busy_s, alive_s = _DETAILS.unpack(details)
-    return ResultDetails(*fields, ProcessLoad(computing_s, busy_s, alive_s))
+    fields = _DETAILS.unpack(details)
+    return ResultDetails._make((*fields[:6], ProcessLoad._make(fields[6:])))

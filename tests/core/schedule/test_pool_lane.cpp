@@ -112,7 +112,7 @@ void test_range_is_requested_and_committed() {
 void test_sequential_unit_begins_at_the_position_after_the_last() {
   Connected made(UnitKind::kSequential);
   made.serve();
-  CHECK(made.request() == std::vector<std::int64_t>({0, 1, 0, 0, 0, -1, 0, 0}));
+  CHECK(made.request() == std::vector<std::int64_t>({0, 1, 0, 4, 0, -1, 0, 0}));
   made.reply(result(5, {8, 9}));
   const auto words = made.request();
   CHECK(Position(words.end() - 2, words.end()) == Position({8, 9}));

@@ -19,15 +19,18 @@ def arena() -> Iterator[int]:
     os.close(fd)
 
 
-@pytest.mark.parametrize("scans", [True, False])
+@pytest.mark.parametrize("missing", ["nothing", "the system call", "/proc"])
 def test_next_view_of_private_slot_has_pool_bytes(
-    arena: int, scans: bool, monkeypatch: pytest.MonkeyPatch
+    arena: int, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not scans:
-        monkeypatch.setattr("gristmill._host.slot_views._PAGEMAP_SCAN", 0)
     memory = PoolMemory(arena, NBYTES, private=True)
+    if missing == "the system call":
+        monkeypatch.setattr("gristmill._host.slot_views._PAGEMAP_SCAN", 0)
+    elif missing == "/proc":
+        memory._pages_fd = -1
+    released: list[int] = []
     for written in (5, 70_000, None):
-        view = memory.view(64, 100_000, lambda: None)
+        view = memory.view(64, 100_000, lambda: released.append(1))
         if written is not None:
             view[written] = 1
         del view
@@ -35,6 +38,7 @@ def test_next_view_of_private_slot_has_pool_bytes(
         view = memory.view(64, 100_000, lambda: None)
         np.testing.assert_array_equal(view, np.full(100_000, 7, np.uint8))
         del view
+    assert len(released) == 3
 
 
 def test_private_writes_do_not_reach_the_pool(arena: int) -> None:
