@@ -3,7 +3,8 @@
 Prints us from the time at which the batch was complete in the memory of a worker until
 the last rank has it; lower is better.  All ranks wait for it.  "gloo" is
 `torch.distributed.broadcast` of the same bytes from the memory of rank 0, from the time
-at which rank 0 calls it.
+at which rank 0 calls it.  "wake-ups" is the least that this machine needs: a process
+sends one byte to each of 8 others, which wait for it in Python.
 
     python benchmarks/bench_host_broadcast.py
 """
@@ -80,6 +81,34 @@ class _GlooRank:
         return times
 
 
+class _Waiter:
+    """A process that waits for bytes, or sends them if it is number 0.
+
+    Args:
+        pairs: For each process that waits, the sender's socket and its own.
+        number: The number of the process.
+    """
+
+    def __init__(
+        self, pairs: list[tuple[socket.socket, socket.socket]], number: int
+    ) -> None:
+        self._pairs, self._number = pairs, number
+
+    def arrivals(self, count: int) -> list[tuple[float, float]]:
+        times = []
+        for _ in range(count):
+            if self._number:
+                self._pairs[self._number - 1][1].recv(1)
+                start = time.perf_counter()
+            else:
+                time.sleep(PAUSE_S)  # The others wait.
+                start = time.perf_counter()
+                for sender, _ in self._pairs:
+                    sender.send(b"x")
+            times.append((start, time.perf_counter()))
+        return times
+
+
 def _median_us(arrivals: list[list[tuple[float, float]]]) -> float:
     """Return the median time from the start of rank 0 to the last arrival."""
     times = [
@@ -103,11 +132,24 @@ def _gloo(settings: Settings) -> Measurement:
         return Measurement(_median_us(ranks.call("arrivals", BATCHES)))
 
 
+def _wake_ups(settings: Settings) -> Measurement:
+    del settings
+    pairs = [
+        socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(RANKS)
+    ]
+    with started(RANKS + 1, _Waiter, pairs) as processes:
+        times = processes.call("arrivals", BATCHES)
+    for pair in pairs:
+        for end in pair:
+            end.close()
+    return Measurement(_median_us(times))
+
+
 QUESTION = Question(
     name="host_broadcast",
     text="a committed batch of 19.3 MB to 8 ranks of one host",
     unit="us",
-    contestants={"gristmill": _shared, "gloo": _gloo},
+    contestants={"gristmill": _shared, "gloo": _gloo, "wake-ups": _wake_ups},
     targets=(AtMost(200), AtLeast(10, ("gloo",))),
 )
 

@@ -149,6 +149,7 @@ void mds_index(py::module_& m);
 void blend(py::module_& m);
 void arena(py::module_& m);
 void worker_end(py::module_& m);
+void pool_lane(py::module_& m);
 void scheduler(py::module_& m);
 void supervise(py::module_& m);
 

@@ -38,4 +38,5 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);
+  gristmill::bind::pool_lane(m);
 }

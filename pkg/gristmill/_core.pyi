@@ -788,3 +788,24 @@ class WorkerEnd:
     def position_capacity(self) -> int: ...
     @property
     def current_record_address(self) -> int: ...
+
+# csrc/bindings/schedule/bind_pool_lane.cpp
+
+class PoolResults:
+    def __init__(self) -> None: ...
+    def take(self) -> list[tuple[int, int, int, float, float, bytes]]: ...
+
+class PoolLane:
+    def __init__(
+        self,
+        arena_fd: int,
+        notify_fd: int,
+        worker: int,
+        generation: int,
+        results: PoolResults,
+    ) -> None: ...
+    def serve(
+        self, socket: int, server: int, sends: bool
+    ) -> tuple[Literal["stop", "request", "packet"], bytes]: ...
+    @property
+    def served(self) -> int: ...

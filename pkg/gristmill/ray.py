@@ -21,7 +21,7 @@ from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 
 if TYPE_CHECKING:
-    from gristmill._pool.pool import Pool
+    from gristmill._pool.pool import CalledPool
 
 __all__ = ["RayWorkers"]
 
@@ -199,11 +199,11 @@ class RayWorkers:
         Returns:
             The workers, which have started.
         """
-        from gristmill._pool.lanes import PoolLanes
+        from gristmill._pool.lanes import CallingLanes, PoolLanes
 
         if isinstance(before, PoolLanes):
             return before.followed_by(scheduler, self.processes())
-        return PoolLanes(scheduler, self._pool(program))
+        return PoolLanes(CallingLanes(scheduler, self._pool(program)))
 
     def __repr__(self) -> str:
         options = "".join(
@@ -215,7 +215,7 @@ class RayWorkers:
                 arguments += f", {name}={value!r}"
         return f"RayWorkers({self._actors}, {arguments}{options})"
 
-    def _pool(self, program: Runnable) -> Pool:
+    def _pool(self, program: Runnable) -> CalledPool:
         """Return the pool that calls the actors."""
         from gristmill._ray.actor_pool import ActorPool
         from gristmill._ray.hub_pool import HubPool

@@ -9,6 +9,7 @@ from gristmill import _core
 from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 from gristmill._host.client import HostPool, HostPoolOptions
+from gristmill._host.lanes import HostLanes
 from gristmill._host.launch_variables import count_ranks_of_host
 from gristmill._host.mode import Mode
 from gristmill._host.programs import WHOLE, Part
@@ -96,7 +97,7 @@ class HostWorkers:
         pool = HostPool(
             base, program, self.part, self.worker_count, self.options, self.parts
         )
-        return PoolLanes(scheduler, pool)
+        return PoolLanes(HostLanes(scheduler, pool))
 
 
 def check_workers_of_host(

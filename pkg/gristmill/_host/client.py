@@ -22,16 +22,22 @@ from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
 from gristmill._host import messages
 from gristmill._host.address import Address
-from gristmill._host.joining import Joining
-from gristmill._host.membership import Membership, PoolProcess, shut_down
+from gristmill._host.joining import Joining, describe_slow_ranks
+from gristmill._host.membership import (
+    Membership,
+    PoolProcess,
+    UnitLost,
+    shut_down,
+)
 from gristmill._host.mode import Mode
 from gristmill._host.programs import Part, pack_rest, shared_field
-from gristmill._host.server_process import start_server
+from gristmill._host.server_process import connect_or_start
 from gristmill._host.slot_views import PoolMemory
+from gristmill._host.unit_packets import ResultDetails
 from gristmill._pool.call_metrics import CallMetrics
 from gristmill._pool.identity import digest_of, digests_of
-from gristmill._pool.pool import Lane, TimedResult, WorkerLost
-from gristmill._pool.unit_task import TaskResult, UnitTask
+from gristmill._pool.pool import Lane
+from gristmill._pool.unit_task import Bytes
 
 # Attempts to connect to a pool that ends while this process connects.
 MAX_ATTEMPTS = 100
@@ -104,6 +110,10 @@ class HostPool:
         self._control: socket.socket | None = None
         # None before this rank has joined, and after the server was lost.
         self._membership: Membership | None = None
+        # By number, those that lanes or views refer to.
+        self._memberships: weakref.WeakValueDictionary[int, Membership] = (
+            weakref.WeakValueDictionary()
+        )
         self._joins_again = False
         self._processes: dict[int, PoolProcess] = {}
         # The number of each lane in messages.
@@ -140,31 +150,65 @@ class HostPool:
         if (membership := self._membership) is not None:
             membership.tell("resize", count)
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
+    def connect(self, lane: Lane) -> tuple[Membership, socket.socket] | UnitLost | None:
+        """Connect a lane to the server, and join or start one if needed.
+
+        Returns:
+            The membership and the connection; None if the pool was closed or has
+            failed.
+        """
         membership = self._joined()
         if membership is None:
             return None
-        reason = ""
         try:
-            connection = self._lane_connection(membership, lane)
-            with contextlib.suppress(OSError):  # The reason may wait to be received.
-                messages.send(connection, (tuple(task),))
-            while received := messages.receive(connection):
-                (kind, *details), _ = received
-                if kind == "computed":
-                    return self._take(membership, *details)
-                if kind == "lost":
-                    return WorkerLost(*details)
-                if kind == "failed":
-                    self.failure = details[0]
-                    return None
-                log.warning("%s", self._slow_text(*details))
+            return membership, self._lane_connection(membership, lane)
         except OSError as error:
-            reason = f": {error}"
-        if self._closing.is_set() or lane[0] not in self._users:
-            return None
-        self._drop(membership)
-        return WorkerLost(str(self), f"its server has ended{reason}", False)
+            return self._server_lost(membership, lane, f": {error}")
+
+    def prepare(self, request: bytes) -> bytes:
+        """Return the request to send for one that `_core.PoolLane` does not send."""
+        return request
+
+    def handle(
+        self, membership: Membership, lane: Lane, packet: bytes
+    ) -> UnitLost | bool | None:
+        """Handle what the server sent to a lane, except a result.
+
+        Returns:
+            The loss of the lane's unit; False if the pool was closed or has failed;
+            None if the result is still to come.
+        """
+        if not packet:
+            return self._server_lost(membership, lane) or False
+        kind, *details = pickle.loads(packet)
+        if kind == "lost":
+            return UnitLost(*details)
+        if kind == "failed":
+            self.failure = details[0]
+            return False
+        options = self._options
+        text = describe_slow_ranks(str(self), options.rank, options.ahead, *details)
+        log.warning("%s", text)
+        return None
+
+    def take(self, server: int, details: ResultDetails) -> tuple[Bytes, PoolProcess]:
+        """Return the payload of a unit, and the process that computed it.
+
+        Args:
+            server: The number of the membership of its lane.
+            details: The details of the result.
+        """
+        membership = self._memberships[server]
+        release = functools.partial(membership.release, details.unit)
+        if details.used:
+            payload = membership.memory.view(details.offset, details.used, release)
+        else:  # The server lacked memory for the unit.
+            payload = np.empty(0, np.uint8)
+            release()
+        if (process := self._processes.get(details.pid)) is None:
+            process = PoolProcess(details.pid, os.uname().nodename)
+            process = self._processes.setdefault(details.pid, process)
+        return payload, process
 
     def activity(self, lane: Lane) -> str:
         membership = self._membership
@@ -232,50 +276,17 @@ class HostPool:
     def _part_digests(self) -> dict[str, str]:
         return digests_of(self._parts)
 
-    def _slow_text(self, slow: list[int], joined: list[int]) -> str:
-        """Return the text of a warning that names the ranks that are slow."""
-        absent = sorted(set(slow) - set(joined))
-        texts = []
-        if absent:
-            texts.append(f"has not joined: {', '.join(map(str, absent))}")
-        if late := sorted(set(slow) & set(joined)):
-            texts.append(f"has not taken its outputs: {', '.join(map(str, late))}")
-        return (
-            f"Rank {self._options.rank} waits, because another rank of {self}"
-            f" {'; '.join(texts)}. At most ahead={self._options.ahead} outputs are kept"
-            " for slow ranks. Pass a larger one, or find out why they are slow."
-        )
-
     def _lane_number(self, lane: Lane) -> int:
         if (number := self._lane_numbers.get(lane)) is not None:
             return number
         return self._lane_numbers.setdefault(lane, next(self._next_lane_number))
 
-    def _take(
-        self,
-        membership: Membership,
-        unit: int,
-        offset: int,
-        used: int,
-        packed: bytes,
-        pid: int,
-        ready_s: float,
-    ) -> TimedResult:
-        """Return the result of a unit, whose payload views the pool's memory."""
-        result: TaskResult = pickle.loads(packed)
-        release = functools.partial(membership.release, unit)
-        if used:
-            payload = membership.memory.view(offset, used, release)
-        else:  # The server lacked memory for the unit.
-            payload = np.empty(0, np.uint8)
-            release()
-        if (process := self._processes.get(pid)) is None:
-            process = PoolProcess(pid, os.uname().nodename)
-            process = self._processes.setdefault(pid, process)
-        return TimedResult(process, ready_s, result._replace(payload=payload))
-
     def _lane_connection(self, membership: Membership, lane: Lane) -> socket.socket:
-        """Return the connection of a lane; each lane is one thread."""
+        """Return the connection of a lane; each lane is one thread.
+
+        Raises:
+            OSError: The server is gone.
+        """
         connection = membership.lanes.get(lane)
         if connection is None:
             connection = self._address.connect()
@@ -286,9 +297,21 @@ class HostPool:
             program = self._program_key, self._packed_program
             messages.send(connection, ("lane", membership.number, number, *program))
             # `close` may not have seen the connection.
-            if self._closing.is_set() or lane[0] not in self._users:
+            if self._has_closed(lane):
                 membership.end_lanes([lane])
         return connection
+
+    def _has_closed(self, lane: Lane) -> bool:
+        return self._closing.is_set() or lane[0] not in self._users
+
+    def _server_lost(
+        self, membership: Membership, lane: Lane, reason: str = ""
+    ) -> UnitLost | None:
+        """Return the loss of a lane's unit with its server; None after `close`."""
+        if self._has_closed(lane):
+            return None
+        self._drop(membership)
+        return UnitLost(f"{self} was lost: its server has ended{reason}", False)
 
     def _joined(self) -> Membership | None:
         """Return the connection to the server; None if the pool has ended."""
@@ -300,6 +323,8 @@ class HostPool:
             ):
                 membership = self._join()
                 self._membership = membership
+                if membership is not None:
+                    self._memberships[membership.number] = membership
                 self._joins_again = True
                 if (
                     self._closing.is_set() and membership is not None
@@ -317,7 +342,8 @@ class HostPool:
     def _join(self) -> Membership | None:
         """Find or start the server and join; sets `failure` if it refuses."""
         for _ in range(MAX_ATTEMPTS):
-            self._control = control = self._connect()
+            control = connect_or_start(self._address)
+            self._control = control
             membership = None
             if control is not None and not self._closing.is_set():
                 try:
@@ -331,25 +357,6 @@ class HostPool:
             time.sleep(RETRY_S)
         self.failure = f"The server of {self} ends whenever this process joins it."
         return None
-
-    def _connect(self) -> socket.socket | None:
-        """Connect to the server, or start one; None if another process does that."""
-        control = self._address.connect()
-        if control is not None:
-            return control
-        listener = self._address.listen()
-        if listener is None:
-            return None
-        with listener:
-            # Connect before the server runs: it ends if this process ends.
-            control = self._address.connect()
-            try:
-                start_server(self._options.name, listener)
-            except BaseException:
-                if control is not None:
-                    control.close()
-                raise
-        return control
 
     def _try_to_join(self, control: socket.socket) -> Membership | None:
         """Join the server at the other end; None if it ends or refuses."""

@@ -49,8 +49,6 @@ class Lane:
         program: The key of the program whose units it requests.
         connection: Its connection.
         request: The task that it waits for, or None.
-        waits_since_s: The time since which its request waits for slow ranks, by
-            `time.monotonic`; None if it does not.
     """
 
     job: Job
@@ -58,7 +56,6 @@ class Lane:
     program: str
     connection: socket.socket
     request: UnitTask | None = None
-    waits_since_s: float | None = None
 
     @property
     def rank(self) -> int:

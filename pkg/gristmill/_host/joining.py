@@ -84,3 +84,28 @@ def describe_difference(name: str, first: Joining, joining: Joining) -> str:
         f" {joining.pid}) differ in {names}. Make them alike, or"
         " pass a name= of its own for each loader that is in use."
     )
+
+
+def describe_slow_ranks(
+    pool: str, rank: int, ahead: int, slow: list[int], joined: list[int]
+) -> str:
+    """Return the text of a warning that names the ranks that are slow.
+
+    Args:
+        pool: The text for the pool.
+        rank: The rank that waits.
+        ahead: See `Units`.
+        slow: The ranks for which it waits.
+        joined: The ranks that have joined.
+    """
+    absent = sorted(set(slow) - set(joined))
+    texts = []
+    if absent:
+        texts.append(f"has not joined: {', '.join(map(str, absent))}")
+    if late := sorted(set(slow) & set(joined)):
+        texts.append(f"has not taken its outputs: {', '.join(map(str, late))}")
+    return (
+        f"Rank {rank} waits, because another rank of {pool} {'; '.join(texts)}. At most"
+        f" ahead={ahead} outputs are kept for slow ranks. Pass a larger one, or find"
+        " out why they are slow."
+    )

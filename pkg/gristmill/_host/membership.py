@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gristmill._host import messages
 from gristmill._host.slot_views import PoolMemory
@@ -33,6 +33,18 @@ class PoolProcess:
 
     def __str__(self) -> str:
         return f"process {self.pid} of the pool"
+
+
+class UnitLost(NamedTuple):
+    """A lane's unit that was not computed.
+
+    Attributes:
+        report: A sentence about the loss.
+        blames_unit: See `gristmill._pool.pool.WorkerLost`.
+    """
+
+    report: str
+    blames_unit: bool
 
 
 class Membership:

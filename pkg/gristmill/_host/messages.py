@@ -1,7 +1,8 @@
 """Messages between ranks, the server of a pool, its zygote and its workers.
 
-A message is a tuple, pickled into one packet of a SOCK_SEQPACKET socket.  A message
-that is too large for a packet travels in an anonymous file.
+A message is a tuple, pickled into one packet of a SOCK_SEQPACKET socket.  Units have
+packets of their own; see `unit_packets`.  What is too large for a packet travels in an
+anonymous file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 # The system limits a packet to about 200 KiB.
 MAX_PACKET_BYTES = 64 << 10
-# No pickle of protocol 5 begins with this byte.
+# Neither a pickle of protocol 5 nor a result is this byte.
 _IN_FILE = b"F"
 _MAX_FDS = 4
 
@@ -29,36 +30,57 @@ def send(peer: socket.socket, message: Message, *fds: int) -> None:
     Raises:
         OSError: The peer is gone.
     """
-    packet = pickle.dumps(message, 5)
-    if len(packet) <= MAX_PACKET_BYTES:
-        _send_packet(peer, packet, fds)
-        return
-    file = os.memfd_create("gristmill-message", os.MFD_CLOEXEC)
-    try:
-        with open(file, "wb", closefd=False) as writer:
-            writer.write(packet)
-        _send_packet(peer, _IN_FILE, (*fds, file))
-    finally:
-        os.close(file)
+    send_packet(peer, pickle.dumps(message, 5), *fds)
+
+
+def send_packet(peer: socket.socket, packet: bytes, *fds: int) -> None:
+    """Send bytes with copies of descriptors.
+
+    Raises:
+        OSError: The peer is gone.
+    """
+    if len(packet) > MAX_PACKET_BYTES:
+        file = os.memfd_create("gristmill-message", os.MFD_CLOEXEC)
+        try:
+            with open(file, "wb", closefd=False) as writer:
+                writer.write(packet)
+            send_packet(peer, _IN_FILE, *fds, file)
+        finally:
+            os.close(file)
+    elif fds:
+        rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds)
+        peer.sendmsg([packet], [rights], socket.MSG_NOSIGNAL)
+    else:
+        # Some programs let SIGPIPE end them.
+        peer.send(packet, socket.MSG_NOSIGNAL)
 
 
 def try_send(peer: socket.socket, message: Message, *fds: int) -> bool:
     """Send a message with copies of descriptors; return False if the peer is gone."""
+    return try_send_packet(peer, pickle.dumps(message, 5), *fds)
+
+
+def try_send_packet(peer: socket.socket, packet: bytes, *fds: int) -> bool:
+    """Send bytes with copies of descriptors; return False if the peer is gone."""
     try:
-        send(peer, message, *fds)
+        send_packet(peer, packet, *fds)
     except OSError:
         return False
     return True
 
 
-def _send_packet(peer: socket.socket, packet: bytes, fds: tuple[int, ...]) -> None:
-    rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds)
-    # Some programs let SIGPIPE end them.
-    peer.sendmsg([packet], [rights] if fds else [], socket.MSG_NOSIGNAL)
-
-
 def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
     """Return the next message and its descriptors; None if the peer is gone.
+
+    Raises:
+        OSError: This process has too many descriptors.
+    """
+    received = receive_packet(peer)
+    return None if received is None else (pickle.loads(received[0]), received[1])
+
+
+def receive_packet(peer: socket.socket) -> tuple[bytes, list[int]] | None:
+    """Return the next packet and its descriptors; None if the peer is gone.
 
     Raises:
         OSError: This process has too many descriptors.
@@ -79,7 +101,7 @@ def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
         with open(fds.pop(), "rb") as file:
             file.seek(0)
             packet = file.read()
-    return pickle.loads(packet), fds
+    return packet, fds
 
 
 def can_receive(peer: socket.socket) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import time
@@ -16,6 +17,7 @@ from gristmill._engine.worker import ANYWHERE
 from gristmill._host import messages
 from gristmill._host.programs import complete
 from gristmill._host.slot_views import PoolMemory
+from gristmill._host.unit_packets import pack_result
 from gristmill._pool.call_metrics import ProcessLoad
 from gristmill._pool.unit_server import Slot, UnitServer
 from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
@@ -66,13 +68,14 @@ def serve(
         elif program in load_failures:
             messages.try_send(server, ("failed", load_failures[program]))
         else:
-            task, offset, capacity = details
-            slots[program].use(offset, capacity)
+            task, unit, offset, capacity = details
+            slot = slots[program]
+            slot.use(offset, capacity)
             result = _answer(unit_servers[program], UnitTask(*task), number)
-            used = len(result.payload)
-            data = pickle.dumps(result._replace(payload=NO_BYTES), 5)
+            ready_s = time.perf_counter()
+            packet = pack_result(result, unit, slot.offset, os.getpid(), ready_s)
             # Without a server, the next `receive` ends the loop.
-            messages.try_send(server, ("done", used, data, time.perf_counter()))
+            messages.try_send(server, ("done", len(result.payload), packet))
     for unit_server in unit_servers.values():
         unit_server.close()
 
@@ -101,11 +104,11 @@ class PoolSlot(Slot):
         super().__init__(position_capacity)
         self._server = server
         self._pool_memory = memory
-        self._offset = 0
+        self.offset = 0
 
     def use(self, offset: int, capacity: int) -> None:
         """Use a slot of the pool for the next unit."""
-        self._offset, self.capacity = offset, capacity
+        self.offset, self.capacity = offset, capacity
 
     def request_larger_slot(self, nbytes: int) -> int:
         """Exchange the slot for one of at least this size; return its address.
@@ -124,8 +127,8 @@ class PoolSlot(Slot):
                     f"An output needs {nbytes} bytes of shared memory, more than the"
                     " pool has left. Use smaller batches, or keep fewer."
                 )
-            self._offset = offset
-        return self._pool_memory.address(self._offset)
+            self.offset = offset
+        return self._pool_memory.address(self.offset)
 
     def committed_bytes(self) -> Bytes:
-        return self._pool_memory.bytes_at(self._offset, self.committed[2])
+        return self._pool_memory.bytes_at(self.offset, self.committed[2])

@@ -173,7 +173,8 @@ class PoolWorkers:
             return False
         offset, capacity = slot
         unit.slot, unit.worker, worker.unit = offset, worker, unit
-        task = "unit", unit.program, tuple(unit.task), offset, capacity
+        numbers = unit.number, offset, capacity
+        task = "unit", unit.program, tuple(unit.task), *numbers
         # Otherwise, the zygote will report that the worker has ended.
         with contextlib.suppress(OSError):
             for program in worker.programs - programs.keys():
@@ -321,14 +322,13 @@ class PoolWorkers:
             unit.slot = slot[0]
             messages.try_send(worker.connection, ("slot", *slot))
             return
-        used, result, ready_s = details
+        used, unit.result = details
         self._slot_bytes = max(used, self._slot_bytes)
         if unit.slot >= 0:
             self.arena.charge_populated(unit.slot, used)
         worker.unit = unit.worker = None
         worker.has_computed = True
         self._failed_starts = 0
-        unit.result = used, result, worker.pid, ready_s
         self._events.on_computed(unit)
         self._retire_if_idle(worker)
 

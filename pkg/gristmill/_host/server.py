@@ -22,8 +22,8 @@ from gristmill._host.jobs import Job, Lane
 from gristmill._host.joining import Joining, describe_conflict, describe_difference
 from gristmill._host.mode import Mode
 from gristmill._host.pool_workers import PoolWorker, PoolWorkers
+from gristmill._host.unit_packets import unpack_task
 from gristmill._host.units import Unit, Units
-from gristmill._pool.unit_task import UnitTask
 
 # The wait for the next epoch after the last rank has left, unless it was killed, in s.
 LINGER_S = 2.0
@@ -55,6 +55,9 @@ class Server:
         self._jobs: dict[int, Job] = {}
         # Random, so that a rank does not reach another job of the next server with it.
         self._next_job = secrets.randbits(48)
+        # The lanes whose requests wait for slow ranks, and the times since which they
+        # wait, by `time.monotonic`.
+        self._waiting: dict[Lane, float] = {}
         # The pickled rests of the ranks' programs, by key.
         self._programs: dict[str, bytes] = {}
         # The first rank's message, which the others have to match.
@@ -69,7 +72,7 @@ class Server:
     def run(self) -> None:
         """Serve until the last rank has left."""
         while self._jobs or self._guests or time.monotonic() < self._end_s:
-            is_timed = not self._jobs or bool(self._waiting_lanes())
+            is_timed = not self._jobs or bool(self._waiting)
             for key, _ in self._selector.select(TICK_S if is_timed else None):
                 if self._selector.get_map().get(key.fd) is key:
                     key.data()
@@ -251,9 +254,10 @@ class Server:
         """Report to the lanes of a unit that its worker was lost."""
         lanes, unit.lanes = unit.lanes, []
         self._units.remove(unit)
+        report = f"{worker} was lost while computing {unit.task}: {reason}"
         for number, lane in enumerate(lanes):
             # The first lane counts the loss, so the others must not.
-            self._reply(lane, ("lost", worker, reason, blamed and number == 0))
+            self._reply(lane, ("lost", report, blamed and number == 0))
 
     def _welcome(self, job: Job) -> None:
         assert self._workers is not None
@@ -285,18 +289,18 @@ class Server:
         self._watch(connection, lambda: self._hear_lane(lane))
 
     def _hear_lane(self, lane: Lane) -> None:
-        received = messages.receive(lane.connection)
+        received = messages.receive_packet(lane.connection)
         if received is None:
             self._close_lane(lane)
             return
-        (task,), _ = received
-        lane.request = UnitTask(*task)
+        lane.request = unpack_task(received[0])
         self._handle_request(lane)
 
     def _close_lane(self, lane: Lane) -> None:
         if lane not in lane.job.lanes:
             return
         lane.job.lanes.remove(lane)
+        self._waiting.pop(lane, None)
         self._selector.unregister(lane.connection)
         lane.connection.close()
         for unit in self._units.waited_for(lane):
@@ -317,24 +321,21 @@ class Server:
         unit = self._units.find(key, lane.job)
         if unit is None:
             if self._units.blocking_ranks(lane.rank, self._waiting_ranks()):
-                lane.waits_since_s = lane.waits_since_s or time.monotonic()
+                self._waiting.setdefault(lane, time.monotonic())
                 return
             unit = self._units.add(key, task, lane.rank)
-        lane.waits_since_s = None
+        self._waiting.pop(lane, None)
         lane.request = None
         self._units.take(unit, lane)
         if unit.result is not None:
             self._deliver(unit)
 
-    def _waiting_lanes(self) -> list[Lane]:
-        return [lane for lane in self._lanes() if lane.waits_since_s is not None]
-
     def _waiting_ranks(self) -> set[int]:
-        return {lane.rank for lane in self._waiting_lanes()}
+        return {lane.rank for lane in self._waiting}
 
     def _dispatch(self) -> None:
         """Give queued units to idle workers."""
-        for lane in self._waiting_lanes():
+        for lane in [*self._waiting]:
             self._handle_request(lane)
         workers = self._workers
         if workers is None:
@@ -360,16 +361,13 @@ class Server:
         lanes, unit.lanes = unit.lanes, []
         unit.holders.update(lane.job for lane in lanes)
         for lane in lanes:
-            message = "computed", unit.number, unit.slot, *unit.result
-            if not self._reply(lane, message):
+            if not messages.try_send_packet(lane.connection, unit.result):
+                self._close_lane(lane)
                 self._units.release(unit.number, lane.job)
 
-    def _reply(self, lane: Lane, message: messages.Message) -> bool:
-        """Send a message to a lane; return False if the lane is gone."""
-        if messages.try_send(lane.connection, message):
-            return True
-        self._close_lane(lane)
-        return False
+    def _reply(self, lane: Lane, message: messages.Message) -> None:
+        if not messages.try_send(lane.connection, message):
+            self._close_lane(lane)
 
     def _free(self, unit: Unit) -> None:
         """Reuse the memory of a unit; later if a worker writes to it now."""
@@ -392,8 +390,8 @@ class Server:
     def _report_slow_ranks(self) -> None:
         """Tell the ranks that have waited long which ranks they wait for."""
         now = time.monotonic()
-        for lane in self._waiting_lanes():
-            if now - max(lane.waits_since_s or now, lane.job.reported_s) <= SLOW_S:
+        for lane, since_s in [*self._waiting.items()]:
+            if now - max(since_s, lane.job.reported_s) <= SLOW_S:
                 continue
             if slow := self._units.blocking_ranks(lane.rank, self._waiting_ranks()):
                 lane.job.reported_s = now

@@ -20,7 +20,31 @@ from gristmill._workers.processes import leave_signals_to_parent
 ENTRY = "gristmill._engine.worker"
 
 
-def start_server(name: str, listener: socket.socket) -> None:
+def connect_or_start(address: Address) -> socket.socket | None:
+    """Connect to the server of a pool, or start one.
+
+    Returns:
+        The connection; None if another process is about to start a server.
+    """
+    control = address.connect()
+    if control is not None:
+        return control
+    listener = address.listen()
+    if listener is None:
+        return None
+    with listener:
+        # Connect before the server runs: it ends if this process ends.
+        control = address.connect()
+        try:
+            _start_server(address.name, listener)
+        except BaseException:
+            if control is not None:
+                control.close()
+            raise
+    return control
+
+
+def _start_server(name: str, listener: socket.socket) -> None:
     """Start a server that is not a child of this process.
 
     Args:

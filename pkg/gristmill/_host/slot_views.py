@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
+import struct
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +18,9 @@ from gristmill._pool.unit_task import Bytes
 # Not in `mmap` before Python 3.13.
 _MAP_NORESERVE = 0x4000
 _PAGE = mmap.PAGESIZE
+# Linux 6.7 and newer; see `pagemap(5)` and `PAGEMAP_SCAN` in linux/fs.h.
+_PAGEMAP_SCAN = 0xC0606610
+_PAGE_IS_FILE, _PAGE_IS_PRESENT, _PAGE_IS_SWAPPED = 4, 8, 16
 
 
 class _Forks:
@@ -45,6 +51,12 @@ class PoolMemory:
         flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
         self._mapping = mmap.mmap(fd, nbytes, flags=flags | _MAP_NORESERVE)
         self._base = np.frombuffer(self._mapping, np.uint8).ctypes.data
+        # The descriptor of this process's page table; -1 if there is none.
+        self._pages_fd = -1
+        if private:
+            with contextlib.suppress(OSError):
+                self._pages_fd = os.open("/proc/self/pagemap", os.O_RDONLY)
+                weakref.finalize(self, os.close, self._pages_fd)
 
     def view(self, offset: int, nbytes: int, release: Callable[[], None]) -> Bytes:
         """Return the bytes of a slot; call `release` when no array views them.
@@ -65,9 +77,33 @@ class PoolMemory:
 
     def drop_writes(self, offset: int, nbytes: int) -> None:
         """Drop what this process has written to a slot, so that it reads the pool's."""
-        if self._private:
-            begin = offset - offset % _PAGE
+        begin = offset - offset % _PAGE
+        if self._private and self._may_have_writes(begin, offset + nbytes):
             self._mapping.madvise(mmap.MADV_DONTNEED, begin, offset + nbytes - begin)
+
+    def _may_have_writes(self, begin: int, end: int) -> bool:
+        """Return whether this process may have pages of its own in a range.
+
+        Dropping pages that it shares with the pool would make it map them again.
+        """
+        if self._pages_fd < 0:
+            return True
+        found = np.empty(3, np.uint64)  # One range of pages.
+        last = self.address(end + -end % _PAGE)
+        query = struct.pack(
+            "12Q",
+            *(96, 0, self.address(begin), last, 0, found.ctypes.data, 1, 1),
+            # Pages that are present or swapped, and not those of the file.
+            *(_PAGE_IS_FILE, _PAGE_IS_FILE, _PAGE_IS_PRESENT | _PAGE_IS_SWAPPED),
+            _PAGE_IS_FILE,
+        )
+        try:
+            found_count: int = fcntl.ioctl(
+                self._pages_fd, _PAGEMAP_SCAN, bytearray(query)
+            )
+            return found_count > 0
+        except OSError:
+            return True
 
 
 class _SlotView:

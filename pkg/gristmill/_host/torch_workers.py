@@ -12,6 +12,7 @@ from gristmill import _core
 from gristmill._engine.workers import Workers
 from gristmill._host.backend import HostWorkers
 from gristmill._host.client import HostPool
+from gristmill._host.lanes import HostLanes
 from gristmill._host.mode import Mode
 from gristmill._host.pooled_fetch import (
     START,
@@ -19,9 +20,8 @@ from gristmill._host.pooled_fetch import (
     PooledProgramPickle,
     digest_after,
 )
+from gristmill._host.unit_packets import pack_task, unpack_task
 from gristmill._pool.lanes import PoolLanes
-from gristmill._pool.pool import Lane, TimedResult, WorkerLost
-from gristmill._pool.unit_task import UnitTask
 from gristmill._torch.indices import requests
 
 
@@ -42,7 +42,7 @@ class TorchHostWorkers(HostWorkers):
         pool = RequestPool(
             base, pooled, self.part, self.worker_count, self.options, self.parts
         )
-        return PoolLanes(scheduler, pool)
+        return PoolLanes(HostLanes(scheduler, pool))
 
 
 class RequestPool(HostPool):
@@ -54,7 +54,9 @@ class RequestPool(HostPool):
         # after it.  A stream has one lane, so one thread uses each value.
         self._digests: dict[int, tuple[int, int, int]] = {}
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
+    def prepare(self, request: bytes) -> bytes:
+        """See `HostPool.prepare`."""
+        task = unpack_task(request)
         words = np.array(task.position_before, np.int64)
         words = requests.read_if_in_file(words)
         number, before, after = self._digests.get(task.stream, (-1, START, START))
@@ -62,5 +64,4 @@ class RequestPool(HostPool):
             before, after = after, digest_after(after, words)
             self._digests[task.stream] = task.request, before, after
         position = before, after, *words.tolist()
-        task = task._replace(position_before=position, request=after)
-        return super().compute(lane, task)
+        return pack_task(task._replace(position_before=position, request=after))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,8 +34,7 @@ class Unit:
         lanes: The lanes that wait for it.
         worker: The worker that computes it, or None.
         slot: The offset of its slot; -1 if it has none.
-        result: The bytes used in the slot, and the packed result; None before it is
-            computed.
+        result: The packet of the result; None before it is computed.
         takers: The jobs that have requested it.
         holders: The jobs that have views of it.
         expected: The ranks that have yet to request it.
@@ -46,7 +46,7 @@ class Unit:
     lanes: list[Any] = dataclasses.field(default_factory=list)
     worker: Any = None
     slot: int = -1
-    result: tuple[Any, ...] | None = None
+    result: bytes | None = None
     takers: set[Any] = dataclasses.field(default_factory=set)
     holders: set[Any] = dataclasses.field(default_factory=set)
     expected: set[int] = dataclasses.field(default_factory=set)
@@ -87,7 +87,8 @@ class Units:
         self._shared = members is not None
         self._window = window
         self._free = free
-        self._next_number = 0
+        # Random, so that units of another server have other numbers.
+        self._next_number = secrets.randbits(48)
         self._by_number: dict[int, Unit] = {}
         self._shared_by_key: dict[Key, Unit] = {}
         # The units that some rank is expected to request, oldest first.

@@ -13,6 +13,7 @@ counts one attempt, and the lane continues as the next generation.
 
 from __future__ import annotations
 
+import abc
 import collections
 import fcntl
 import functools
@@ -22,7 +23,7 @@ import threading
 import time
 import traceback
 import weakref
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gristmill import _core
 from gristmill._base.types import Int64Array
@@ -31,7 +32,7 @@ from gristmill._engine.worker_stats import RemoteStats
 from gristmill._engine.workers import COPIED_LEAF_BYTES, receive_output
 from gristmill._hot import slot_reader, slot_writer
 from gristmill._pool.call_metrics import CallTiming
-from gristmill._pool.pool import Lane, Pool, TimedResult
+from gristmill._pool.pool import CalledPool, Lane, Pool, TimedResult
 from gristmill._pool.unit_task import Bytes, TaskResult, UnitTask
 
 # Reported as the wait status of a lane, which has no process that exits.
@@ -40,6 +41,8 @@ _numbers = itertools.count()
 # A lane gives up a unit after this many workers in a row were lost by other causes.
 MAX_LOSSES = 20
 
+P = TypeVar("P", bound=Pool)
+
 
 class PoolLanes:
     """The workers of one scheduler, see `gristmill._engine.workers.Workers`.
@@ -47,8 +50,8 @@ class PoolLanes:
     It closes itself with the last reference to it.  Its threads do not hold one.
     """
 
-    def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
-        self._lanes = _Lanes(scheduler, pool)
+    def __init__(self, lanes: Lanes[Any]) -> None:
+        self._lanes = lanes
         weakref.finalize(self, self._lanes.close)
 
     def followed_by(self, scheduler: _core.Scheduler, workers: int) -> PoolLanes:
@@ -60,7 +63,7 @@ class PoolLanes:
         """
         pool = self._lanes.pool
         pool.resize(workers)
-        return PoolLanes(scheduler, pool)
+        return PoolLanes(type(self._lanes)(scheduler, pool))
 
     def start(self) -> None:
         self._lanes.start()
@@ -88,20 +91,21 @@ class PoolLanes:
         self._lanes.close()
 
 
-class _Lanes:
+class Lanes(abc.ABC, Generic[P]):
     """The state that the threads of a `PoolLanes` share.
 
-    The consumer's thread calls `start` and `receive`; `close` runs in any thread.  Each
-    lane writes only its own entry of `loss_reports`.
+    Subclasses define how a lane has the pool compute its units.  The consumer's thread
+    calls `start` and `receive`; `close` runs in any thread.  Each lane writes only its
+    own entry of `loss_reports`.
     """
 
-    def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
+    def __init__(self, scheduler: _core.Scheduler, pool: P) -> None:
         self.pool = pool
         # For each lane, a report on the last worker that it lost.
         self.loss_reports: dict[int, str] = {}
         self.metrics = pool.new_metrics()
         self._scheduler = scheduler
-        self._payloads = _Payloads()
+        self._payloads = Payloads()
         self._owner_pid = os.getpid()
         # The lanes of several schedulers may use the pool, see `followed_by`.
         self._owner = f"{self._owner_pid}-{next(_numbers)}"
@@ -183,12 +187,37 @@ class _Lanes:
         finally:
             self._end_thread()
 
+    @abc.abstractmethod
     def _serve(self, lane: int, generation: int) -> bool:
         """Serve as one generation of a worker.
 
         Returns:
             True after the last unit; False if a worker was lost or none is left.
         """
+
+    def _serve_notifications(self) -> None:
+        """Notify the scheduler when a lane needs a larger slot, until `close`."""
+        try:
+            while os.eventfd_read(self._notify_fd) < _CLOSE_VALUE:
+                self._scheduler.on_worker_notified()
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        """Count a thread that ends; the last one closes the descriptors."""
+        with self._threads_lock:
+            self._threads_left -= 1
+            last = not self._threads_left
+        if last:
+            os.close(self._arena_fd)
+            os.close(self._notify_fd)
+
+
+class CallingLanes(Lanes[CalledPool]):
+    """Lanes that call a pool for each unit."""
+
+    def _serve(self, lane: int, generation: int) -> bool:
+        """See `Lanes._serve`."""
         end = _core.WorkerEnd(self._arena_fd, self._notify_fd, lane, generation)
         self._scheduler.on_started(lane, generation, self._owner_pid)
         positions: dict[int, Position] = {}
@@ -261,7 +290,7 @@ class _Lanes:
         self, end: _core.WorkerEnd, unit: _core.Work, answer: TaskResult
     ) -> None:
         """Write the positions of a unit to its slot, and keep the payload here."""
-        self._payloads.add(unit.stream, unit.id, answer.payload)
+        self._payloads.add(unit.stream, unit.id, unit.id, answer.payload)
         outputs = [(2 * unit.id, NO_KEYS, position) for position in answer.positions]
         if outputs:
             outputs[-1] = 2 * unit.id + 1, *outputs[-1][1:]
@@ -280,30 +309,13 @@ class _Lanes:
         count = len(outputs) + (failure is not None)
         end.commit(answer.status, count, used, answer.position)
 
-    def _serve_notifications(self) -> None:
-        """Notify the scheduler when a lane needs a larger slot, until `close`."""
-        try:
-            while os.eventfd_read(self._notify_fd) < _CLOSE_VALUE:
-                self._scheduler.on_worker_notified()
-        finally:
-            self._end_thread()
-
-    def _end_thread(self) -> None:
-        """Count a thread that ends; the last one closes the descriptors."""
-        with self._threads_lock:
-            self._threads_left -= 1
-            last = not self._threads_left
-        if last:
-            os.close(self._arena_fd)
-            os.close(self._notify_fd)
-
 
 # The value that `close` adds to the eventfd: more than the sum of all requests that
 # lanes can make.
 _CLOSE_VALUE = 1 << 32
 
 
-class _Payloads:
+class Payloads:
     """The payloads of units, from the commit until all outputs are delivered.
 
     Lanes add payloads, and the consumer takes them.
@@ -312,17 +324,27 @@ class _Payloads:
     def __init__(self) -> None:
         # Guards the fields below.
         self._lock = threading.Lock()
-        # Maps each stream to its payloads, keyed by the id of the unit.
-        self._by_stream: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
-        # The stream and the id of the last unit whose last output was due.  Its payload
-        # is dropped when an output of another unit is due.
+        # Maps each stream to the ids and payloads of its units, keyed by their names.
+        self._by_stream: dict[int, dict[int, tuple[int, Bytes]]] = (
+            collections.defaultdict(dict)
+        )
+        # The stream and the name of the last unit whose last output was due.  Its
+        # payload is dropped when an output of another unit is due.
         self._finished = (0, -1)
 
-    def add(self, stream: int, unit: int, payload: Bytes) -> None:
-        with self._lock:
-            self._by_stream[stream][unit] = payload
+    def add(self, stream: int, name: int, unit: int, payload: Bytes) -> None:
+        """Add the payload of a unit.
 
-    def payload_of(self, stream: int, unit: int, is_last: bool) -> Bytes:
+        Args:
+            stream: The stream of the unit.
+            name: The number of the unit in its slot.
+            unit: The id of the unit.
+            payload: The payload.
+        """
+        with self._lock:
+            self._by_stream[stream][name] = unit, payload
+
+    def payload_of(self, stream: int, name: int, is_last: bool) -> Bytes:
         """Return the payload of a unit, one of whose outputs is due.
 
         An output that was not taken can be due again.  Drops the payloads of older
@@ -331,19 +353,20 @@ class _Payloads:
 
         Args:
             stream: The stream of the unit.
-            unit: The id of the unit.
+            name: The number of the unit in its slot.
             is_last: Whether the unit's last output is due.
         """
         with self._lock:
-            if self._finished != (stream, unit):
-                finished_stream, finished_unit = self._finished
-                self._by_stream[finished_stream].pop(finished_unit, None)
+            if self._finished != (stream, name):
+                finished_stream, finished_name = self._finished
+                self._by_stream[finished_stream].pop(finished_name, None)
             payloads = self._by_stream[stream]
-            for older in [other for other in payloads if other < unit]:
+            unit, payload = payloads[name]
+            for older in [key for key, (id, _) in payloads.items() if id < unit]:
                 del payloads[older]
             if is_last:
-                self._finished = stream, unit
-            return payloads[unit]
+                self._finished = stream, name
+            return payload
 
     def clear(self) -> None:
         with self._lock:

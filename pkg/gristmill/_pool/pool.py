@@ -64,14 +64,6 @@ class Pool(Protocol):
             Exception: The program cannot be pickled.
         """
 
-    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
-        """Have a worker compute a unit and wait for it.
-
-        Returns:
-            The result, or a report of the loss; None if no result will come, because
-            the pool was closed or has failed.
-        """
-
     def activity(self, lane: Lane) -> str:
         """Return a sentence about what a lane waits for."""
 
@@ -83,3 +75,15 @@ class Pool(Protocol):
 
     def close(self, owner: str) -> None:
         """End the calls of a user's lanes, and the workers after the last user."""
+
+
+class CalledPool(Pool, Protocol):
+    """A pool that lanes call for each unit."""
+
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | WorkerLost | None:
+        """Have a worker compute a unit and wait for it.
+
+        Returns:
+            The result, or a report of the loss; None if no result will come, because
+            the pool was closed or has failed.
+        """

@@ -8,6 +8,7 @@ from gristmill._host import messages, server
 from gristmill._host.address import Address
 from gristmill._host.joining import Joining
 from gristmill._host.mode import Mode
+from gristmill._host.unit_packets import pack_task
 from gristmill._pool.unit_task import UnitTask
 
 JOINING = Joining("1", 77, 0, 2, Mode.BROADCAST, 1, 1, 0, frozenset({0}), False, {})
@@ -49,7 +50,7 @@ def test_rank_that_waits_is_told_which_rank_is_slow(pool):
     lane = send("lane", number, 0, "program", b"")
     for first in range(2):
         task = UnitTask(0, False, first, 1, 0, ())
-        messages.send(lane, (tuple(task),))
+        messages.send_packet(lane, pack_task(task))
     assert receive(lane) == ("slow", [1], [0])
 
 

@@ -85,7 +85,7 @@ class Pool:
                 reader.awaits = -1
             return
         self.computed += 1
-        unit.result = (unit.task.first,)
+        unit.result = bytes([unit.task.first])
         if unit.is_unused:
             self.units.remove(unit)
         else:
