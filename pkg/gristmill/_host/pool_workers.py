@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gristmill import _core
+from gristmill._base import host_limits
 from gristmill._host import messages
 from gristmill._host.units import Unit
 from gristmill._host.zygote import LEAVE_S, PoolZygote
@@ -22,6 +23,8 @@ from gristmill._workers.processes import fork
 MAX_FAILED_STARTS = 3
 # The size of the first slots.
 FIRST_SLOT_BYTES = 1 << 20
+# Beyond the limit, units are computed while the machine has this much memory left.
+RESERVE_BYTES = 128 << 20
 
 
 class PoolEvents(Protocol):
@@ -168,10 +171,10 @@ class PoolWorkers:
         """
         # Without a unit in progress, no memory may ever be returned.
         is_only = all(one.unit is None for one in self._workers.values())
-        slot = self.arena.take(self._slot_bytes, is_only)
-        if slot is None:
+        slot = self.arena.take(self._slot_bytes)
+        if slot is None and not is_only:
             return False
-        offset, capacity = slot
+        offset, capacity = slot or self._take_beyond_limit(self._slot_bytes)
         unit.slot, unit.worker, worker.unit = offset, worker, unit
         numbers = unit.number, offset, capacity
         task = "unit", unit.program, tuple(unit.task), *numbers
@@ -186,6 +189,12 @@ class PoolWorkers:
                 messages.send(worker.connection, ("program", unit.program, packed))
             messages.send(worker.connection, task)
         return True
+
+    def _take_beyond_limit(self, nbytes: int) -> tuple[int, int]:
+        """Return a slot although the limit is reached; offset -1 without memory."""
+        if host_limits.available_memory() < nbytes + RESERVE_BYTES:
+            return self.arena.take(nbytes) or (-1, 0)
+        return self.arena.take(nbytes, True) or (-1, 0)
 
     def _drop_program(self, worker: PoolWorker, program: str) -> None:
         worker.programs.discard(program)
@@ -316,9 +325,9 @@ class PoolWorkers:
             return
         assert unit is not None
         if kind == "larger":
-            self.arena.give_back(unit.slot)
-            # No room at all is reported as offset -1.
-            slot = self.arena.take(details[0], True) or (-1, 0)
+            if unit.slot >= 0:
+                self.arena.give_back(unit.slot)
+            slot = self._take_beyond_limit(details[0])
             unit.slot = slot[0]
             messages.try_send(worker.connection, ("slot", *slot))
             return

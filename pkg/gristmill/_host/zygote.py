@@ -26,7 +26,7 @@ from gristmill._workers.processes import (
 from gristmill._workers.zygote import (
     adopt_parent_state,
     freeze_objects,
-    has_threads,
+    warn_of_threads,
 )
 
 # The name of the processes; {} stands for the worker's number.
@@ -76,7 +76,7 @@ class PoolZygote:
         except BaseException:
             self._report("failed", traceback.format_exc())
             return
-        if not self._loads_in_workers and has_threads():
+        if not self._loads_in_workers and warn_of_threads():
             self._report("threads")
             return
         freeze_objects()

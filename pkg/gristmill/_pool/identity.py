@@ -78,9 +78,9 @@ class _Digest:
 
     def _add_contents(self, value: Any) -> None:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            self._add_array(np.asarray(memoryview(value)))
+            self._add_array("bytes", np.asarray(memoryview(value)))
         elif type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
-            self._add_array(value)
+            self._add_array(_name(type(value)), value)
         elif isinstance(value, (list, tuple)):
             self._update(type(value).__name__, len(value))
             if {*map(type, value)} <= _PLAIN_TYPES:
@@ -109,9 +109,9 @@ class _Digest:
     def _digest_alone(self, value: object) -> str:
         return digest_of(value, whole_arrays=self._whole_arrays)
 
-    def _add_array(self, array: npt.NDArray[Any]) -> None:
+    def _add_array(self, kind: str, array: npt.NDArray[Any]) -> None:
         """Add an array without a copy of it, since it may fill the memory."""
-        self._update("array", repr(array.dtype), array.shape)
+        self._update(kind, repr(array.dtype), array.shape)
         items = array.reshape(-1) if array.flags.c_contiguous else array.flat
         count = max(1, BLOCK_BYTES // max(1, array.itemsize))
         step = count

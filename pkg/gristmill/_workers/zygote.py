@@ -99,7 +99,7 @@ class Zygote:
         except BaseException:
             self._send_failure(traceback.format_exc())
             return
-        if not self._loads_in_workers and has_threads():
+        if not self._loads_in_workers and warn_of_threads():
             send(self._supervisor, Message(LOAD_IN_WORKERS))
             return
         freeze_objects()
@@ -224,8 +224,8 @@ def adopt_parent_state(state: dict[str, Any]) -> types.ModuleType:
     return importlib.import_module(state["entry"])
 
 
-def has_threads() -> bool:
-    """Return whether a loaded program has threads; warn of what follows from that."""
+def warn_of_threads() -> bool:
+    """Warn of threads that a fork would lose; return whether there are any."""
     if threads := lasting_threads():
         log.warning(
             "Unpickling the pipeline started %d thread(s). Threads do not survive a"

@@ -11,6 +11,7 @@ import pytest
 
 import gristmill
 from gristmill import host
+from gristmill._base import host_limits
 from support.ranks import (
     new_name,
     new_pool,
@@ -89,6 +90,23 @@ def test_kept_batches_beyond_the_memory_limit_do_not_stop_ranks(mode):
         assert [*map(plain, batches)] == [*map(plain, load(workers=0, **options))]
     for iterator in shared:
         iterator.close()
+
+
+def test_kept_batches_without_memory_raise_arena_full(monkeypatch):
+    # The server is a fork of this process, so it finds no memory either.
+    monkeypatch.setattr(host_limits, "available_memory", lambda: 0)
+    (shared,) = share_all(lambda: load(48, memory_limit=1 << 20), 1)
+    kept = []
+    with pytest.raises(gristmill.ArenaFull, match="Use smaller batches, or keep fewer"):
+        kept.extend(shared)
+    assert 0 < len(kept) < 24
+    taken = [*map(plain, kept)]
+    kept.clear()
+    for batch in shared:
+        taken.append(plain(batch))
+    shared.close()
+    # The stream with the error gives up its turn, and repeats the batch later.
+    assert sorted(taken) == sorted(map(plain, load(48, workers=0)))
 
 
 @pytest.mark.parametrize("mode", ["deal", "broadcast"])

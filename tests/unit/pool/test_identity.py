@@ -52,6 +52,7 @@ def made():
         range(11),
         np.arange(3),
         np.arange(3.0),
+        np.frombuffer(b"1", np.uint8),
         np.arange(4),
         np.float32(3),
         Scale,
