@@ -36,9 +36,9 @@ CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
-.PHONY: demo dev quick test test-core sanitize docs site pictures wheel sdist bench \
-	bench-compare soak clients clean tools lint-tools lint check-format check-ruff check-mypy \
-	check-programs check-stubs check-threads check-costs
+.PHONY: demo dev quick test test-core sanitize docs site wheel sdist bench \
+	bench-compare soak clients clean tools lint-tools lint check-format check-ruff \
+	check-mypy check-programs check-stubs check-threads check-costs
 .NOTPARALLEL:
 
 demo: tools
@@ -109,6 +109,7 @@ site: tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --config-file .ci/mkdocs.yml \
 		--site-dir $(abspath $(BUILD_DIR))/site
 
+.PHONY: pictures
 pictures: tools
 	$(INSTALL) demo
 	$(BIN)/python .ci/terminal_pictures.py
