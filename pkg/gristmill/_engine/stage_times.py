@@ -135,8 +135,11 @@ class StageTimes:
         self, recorder: Recorder, intervals: list[tuple[str, int, int]]
     ) -> None:
         """Record the intervals of a call, and measure the next call."""
-        self.calls_until_measured = 1
         recorder.add(intervals)
+        if current_recorder() is not recorder:  # The recording has ended.
+            self._recorder = None
+            return
+        self.calls_until_measured = 1
         if self._in_worker:  # It may be killed at any time.
             recorder.flush()
         self._last_end_ns = time.perf_counter_ns()
