@@ -256,7 +256,7 @@ class Report:
         Example:
             >>> loader = gristmill.load(range(1000), batch_size=10)
             >>> report = loader.report(seconds=0.1, trace=True)
-            >>> report.trace("/tmp/trace.json")
+            >>> report.trace("trace.json")  # doctest: +SKIP
         """
         if self.recorded is None:
             raise ValueError(

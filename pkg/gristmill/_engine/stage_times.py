@@ -16,7 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from gristmill._base.types import T
-from gristmill._engine.recording import WAIT, Recorder, current_recorder
+from gristmill._engine.recording import (
+    WAIT,
+    Recorder,
+    current_recorder,
+    start_in_worker,
+)
 from gristmill._hot import run as hot_run
 
 # The time without measurements after two measured calls, and its limit in calls.
@@ -68,18 +73,20 @@ class StageTimes:
     call if it is 0.  While a recording runs, all calls are measured.
 
     Args:
-        in_worker: Whether the calls are the units of a worker, which waits between
-            them.
+        worker: The number of the worker whose units the calls compute; None in another
+            process.
 
     Attributes:
         calls_until_measured: The number of calls up to and including the next one to
             measure.
     """
 
-    def __init__(self, in_worker: bool = False) -> None:
+    def __init__(self, worker: int | None = None) -> None:
+        if worker is not None:
+            start_in_worker(worker)
         self._recorder = current_recorder()
         self.calls_until_measured = 1 if self._recorder else FIRST_MEASURED
-        self._in_worker = in_worker
+        self._in_worker = worker is not None
         # The end of the last recorded call, or 0.
         self._last_end_ns = 0
         self.by_clock = StageTotals(), StageTotals()
@@ -128,8 +135,11 @@ class StageTimes:
         self, recorder: Recorder, intervals: list[tuple[str, int, int]]
     ) -> None:
         """Record the intervals of a call, and measure the next call."""
-        self.calls_until_measured = 1
         recorder.add(intervals)
+        if current_recorder() is not recorder:  # The recording has ended.
+            self._recorder = None
+            return
+        self.calls_until_measured = 1
         if self._in_worker:  # It may be killed at any time.
             recorder.flush()
         self._last_end_ns = time.perf_counter_ns()

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gristmill import _core, drop_in
 from gristmill._base import open_files
 from gristmill._base.types import Alloc
-from gristmill._engine import failures, packing, recording, worker_stacks
+from gristmill._engine import failures, packing, worker_stacks
 from gristmill._engine.record_errors import OutputAbandoned, TurnSkipped
 from gristmill._engine.stage_times import REST, SEND, StageTimes
 from gristmill._engine.stream import NO_KEYS, Output, Position, Runnable, Stream
@@ -65,8 +65,7 @@ def serve(
     except BaseException:
         worker_end.set_startup_error(traceback.format_exc())
         raise
-    recording.start_in_worker(worker)
-    times = StageTimes(in_worker=True)
+    times = StageTimes(worker)
     while unit := worker_end.claim():
         times.calls_until_measured -= 1
         if times.calls_until_measured:
