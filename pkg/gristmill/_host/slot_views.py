@@ -18,7 +18,7 @@ from gristmill._pool.unit_task import Bytes
 # Not in `mmap` before Python 3.13.
 _MAP_NORESERVE = 0x4000
 _PAGE = mmap.PAGESIZE
-# Linux 6.7 and newer; see `pagemap(5)` and `PAGEMAP_SCAN` in linux/fs.h.
+# PAGEMAP_SCAN of linux/fs.h, in Linux 6.7 and newer.
 _PAGEMAP_SCAN = 0xC0606610
 _PAGE_IS_FILE, _PAGE_IS_PRESENT, _PAGE_IS_SWAPPED = 4, 8, 16
 
