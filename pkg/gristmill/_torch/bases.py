@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch.utils.data
 
 if TYPE_CHECKING:
-    from torch.utils.data import DataLoader as TorchLoader
-    from torch.utils.data import Dataset as TorchDataset
-    from torch.utils.data import DistributedSampler as TorchDistributedSampler
-    from torch.utils.data import IterableDataset as TorchIterableDataset
+    TorchDataset = torch.utils.data.Dataset
+    TorchDistributedSampler = torch.utils.data.DistributedSampler
+    TorchIterableDataset = torch.utils.data.IterableDataset
+    TorchLoader = torch.utils.data.DataLoader
 else:
 
     class _Base:
-        """A class without its type arguments."""
+        """Returns a class for any type arguments."""
 
         def __init__(self, cls: type) -> None:
             self._cls = cls
@@ -26,7 +26,7 @@ else:
         def __getitem__(self, type_arguments: Any) -> type:
             return self._cls
 
-    TorchLoader = _Base(torch.utils.data.DataLoader)
     TorchDataset = _Base(torch.utils.data.Dataset)
     TorchDistributedSampler = _Base(torch.utils.data.DistributedSampler)
     TorchIterableDataset = _Base(torch.utils.data.IterableDataset)
+    TorchLoader = _Base(torch.utils.data.DataLoader)
