@@ -28,7 +28,7 @@ PAGES = {
     "Coming from others": "from-grain differences-from-grain peers/",
     "Reference": "reference/gristmill reference/",
     "How it works": "speed architecture glossary decisions/ formats/",
-    "Project": "project/benchmarks/ project/CHANGELOG project/ releasing",
+    "Project": "project/benchmarks/ project/CHANGELOG project/ versions releasing",
 }
 # These folders get a separate list with this title.  The pages of other folders are
 # listed directly.
