@@ -174,13 +174,3 @@ def _errors(program, *arguments):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stderr
-
-
-def test_no_other_file_uses_private_names():
-    package = FOLDER.parent
-    files = [*FOLDER.rglob("*.py"), *package.rglob("*torch*.py")]
-    assert files
-    of_torch = re.compile(r"\b(torch|data)(\.\w+)*\._[a-z]\w*|from torch\S* import _")
-    for path in files:
-        if path.name != "private.py":
-            assert not of_torch.findall(path.read_text()), path
