@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gristmill._workers import parent
+from support import extras
 
 # A shell without job control starts `&` jobs with SIGINT ignored, and the programs that
 # the tests start and interrupt would inherit that.
@@ -59,7 +60,8 @@ def missing_package(error: BaseException | None) -> str | None:
             package = error.name.partition(".")[0]
             here = pathlib.Path(__file__).parent
             beside = (here / package).is_dir() or [*here.glob(f"**/{package}.py")]
-            ours = package == "gristmill" or beside
+            helper = beside and package not in extras.packages("test")
+            ours = package == "gristmill" or helper
             return None if ours or package in sys.stdlib_module_names else package
         error = error.__cause__ or error.__context__
     return None

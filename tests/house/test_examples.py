@@ -260,6 +260,7 @@ def test_maxtext_pipeline_checkpoints_as_json_without_orbax(
     assert list(restored) == [1, 2, 3, 4]
 
 
+@pytest.mark.multiprocess
 def test_pretraining_has_equal_losses_on_other_ranks_and_frameworks(tmp_path):
     picture = tmp_path / "losses.png"
     losses = {}

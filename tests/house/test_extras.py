@@ -9,6 +9,8 @@ from support import extras
 OF_TENSORFLOW = {"tensorflow", "tensorflow-cpu"}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
+# Where .ci/run runs.
+COMMIT = {"python_version": "3.11", "platform_machine": "x86_64"}
 
 
 def test_readme_names_these_platforms():
@@ -122,3 +124,21 @@ def test_example_names_the_extras_of_its_code(name):
     (line, *_) = named(text) or [set()]
     # The extra `demo` has packages that depend on the others.
     assert needed - line == set() or line == {"demo"}
+
+
+def test_versions_page_lists_the_pinned_packages():
+    pinned = {
+        (requirement.name, extra): str(requirement.specifier).removeprefix("==")
+        for extra in ("test", "bench")
+        for requirement in extras.requirements(extra, **COMMIT)
+        if str(requirement.specifier).startswith("==")
+    }
+    for alone in extras.SETTINGS["dependency-groups"]["test-no-deps"]:
+        name, _, version = alone.partition("==")
+        pinned[name, "test"] = version
+    rows = [
+        (name, pinned.get((name, "test"), ""), pinned.get((name, "bench"), ""))
+        for name in sorted({name for name, _ in pinned})
+    ]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("|  |", "| |")
+    assert table in (extras.ROOT / "docs/versions.md").read_text(), table

@@ -21,6 +21,7 @@ ROOMS = """
     operations samplers drop_in _workers _engine
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
     _pool _ray _observe loader _convert _peers
+    _torch/bases
     _torch/private _torch/epochs _torch/indices _torch/layout _torch/batches
     _torch/device _torch/workers _torch/resume _torch/iterators _torch/loader
     _torch/stateful _torch/trainers _torch torch

@@ -15,17 +15,23 @@ from packaging.requirements import Requirement
 
 from support.places import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+
+
+def requirements(extra, **platform):
+    """Return the requirements of an extra, on this platform or with other markers."""
+    environment = {**default_environment(), **platform}
+    return [
+        requirement
+        for requirement in map(Requirement, PROJECT["optional-dependencies"][extra])
+        if not requirement.marker or requirement.marker.evaluate(environment)
+    ]
 
 
 def packages(extra, **platform):
     """Return the packages of an extra, on this platform or with other markers."""
-    environment = {**default_environment(), **platform}
-    return {
-        requirement.name
-        for requirement in map(Requirement, PROJECT["optional-dependencies"][extra])
-        if not requirement.marker or requirement.marker.evaluate(environment)
-    }
+    return {requirement.name for requirement in requirements(extra, **platform)}
 
 
 def need(*packages):

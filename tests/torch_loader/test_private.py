@@ -154,11 +154,23 @@ def test_install_changes_nothing_in_unknown_torch():
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("lacking", ["some", "all"])
-def test_torch_without_private_parts_works(lacking):
+def test_torch_without_private_parts_works():
+    assert _errors("lacking_parts") == ""
+
+
+@pytest.mark.multiprocess
+def test_changed_torch_can_be_imported():
+    datapipes = "utils.data.IterDataPipe", "utils.data.MapDataPipe"
+    type_variables = range(4)
+    changes = *private._USED_PARTS, *datapipes, *type_variables
+    assert _errors("changed_torch", *changes) == ""
+
+
+def _errors(program, *arguments):
+    """Run a program of torch_loader/private, and return its standard error."""
     done = subprocess.run(
-        command("torch_loader/private/lacking_parts", lacking),
-        env=environment(), capture_output=True, text=True,
+        command(f"torch_loader/private/{program}", *arguments),
+        env=environment(), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    return done.stderr

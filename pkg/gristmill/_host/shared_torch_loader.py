@@ -189,7 +189,8 @@ def _has_torch_samplers(loader: Any) -> bool:
     if batches is not None and batches.sampler is not sampler:
         return False
     if type(sampler) is data.RandomSampler:
-        return not sampler.replacement and sampler._num_samples is None
+        draws_each_once = sampler.num_samples == len(sampler.data_source)
+        return not sampler.replacement and draws_each_once
     return type(sampler) is data.SequentialSampler
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
 from gristmill._engine.auto_run import ChosenWorkers, start_choice
 from gristmill._torch import epochs, private
+from gristmill._torch.bases import TorchLoader
 from gristmill._torch.iterators import (
     AutoCount,
     AutoMultiProcessIterator,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from gristmill._engine.workers import WorkerBackend
 
 
-class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
+class DataLoader(TorchLoader[T]):  # type: ignore[misc]
     """Loads the same batches as `torch.utils.data.DataLoader`, faster.
 
     It is a subclass of torch's loader, with the same arguments, attributes, samplers,
@@ -103,6 +105,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     _chosen: ChosenWorkers | None = None
     # While `gristmill.host.share` makes an iterator: its workers.
     _worker_backend: WorkerBackend | None = None
+
+    if not TYPE_CHECKING:
+        # As many type arguments as any version of torch's class takes.
+        __class_getitem__ = classmethod(types.GenericAlias)
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,

@@ -49,6 +49,7 @@ _USED_PARTS: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "autograd.profiler._is_profiler_enabled": None,
     "_utils.ExceptionWrapper.reraise": (1, ()),
     "multiprocessing.reductions.StorageWeakRef.expired": (1, ()),
+    "UntypedStorage._cdata": None,
 }
 
 
@@ -87,6 +88,9 @@ MapFetcher = _use_part("utils.data._utils.fetch._MapDatasetFetcher")
 # The sampler of iterable datasets; it yields None forever.
 EndlessSampler = _use_part(_LOADING + "_InfiniteConstantSampler")
 init_sharding_worker = _use_part(_LOADING + "_sharding_worker_init_fn", 4)
+# The classes of datapipes, which a version of torch without datapipes lacks.
+IterDataPipe: Any = getattr(torch.utils.data, "IterDataPipe", Absent)
+DATAPIPES = IterDataPipe, getattr(torch.utils.data, "MapDataPipe", Absent)
 # A profiler is running if either of these two is true.
 profiler: Any = torch.autograd.profiler
 profiler_enabled = _use_part("autograd._profiler_enabled")
@@ -101,6 +105,7 @@ collate = _use_part(_COLLATE + "collate", 1, "collate_fn_map")
 collate_tensor_fn = _use_part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
 collate_float_fn = _use_part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
 collate_int_fn = _use_part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
+warn_if_has_hooks = _use_part("utils.hooks.warn_if_has_hooks", 1)
 StorageWeakRef = _use_part("multiprocessing.reductions.StorageWeakRef", 1)
 storage_of_weak_ref = _use_part("UntypedStorage._new_with_weak_ptr")
 neg_view = _use_part("_neg_view")
@@ -308,6 +313,12 @@ def set_worker_info(**fields: Any) -> None:
 def set_worker_info_object(info: Any) -> None:
     """Set the result of ``get_worker_info`` to one that it has returned before."""
     torch.utils.data._utils.worker._worker_info = info
+
+
+def storage_address(storage: torch.UntypedStorage) -> int:
+    """Return the address of a storage, which differs from those of other storages."""
+    address: int = storage._cdata
+    return address
 
 
 def set_new_shared(function: Callable[..., Any]) -> None:

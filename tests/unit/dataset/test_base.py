@@ -530,7 +530,8 @@ def test_values_beyond_64_bits_are_exact():
 @pytest.mark.parametrize("step", ["map", "shuffle", "filter"])
 def test_chains_may_be_long(step):
     ds = MapDataset.range(3)
-    for _ in range(800):
+    # The first releases of CPython 3.12 allow about 750 nested calls of len().
+    for _ in range(600 if sys.version_info[:2] == (3, 12) else 800):
         ds = ds.shuffle(1) if step == "shuffle" else getattr(ds, step)(lambda x: x + 1)
     assert len(list(ds)) == 3
 

@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
-from torch.utils.hooks import warn_if_has_hooks
 
 from gristmill._base import open_files
 from gristmill._base.writable_arrays import reduce_array
@@ -91,7 +90,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     if tensor.requires_grad:
         if not tensor.is_leaf:
             return NotImplemented  # Torch's reducer raises an error.
-        warn_if_has_hooks(tensor)
+        private.warn_if_has_hooks(tensor)
     size, stride = tuple(tensor.size()), tensor.stride()
     buffer = None
     if tensor.numel():

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from gristmill._engine.packing import reduce_mapped
+from gristmill._torch import private
 from gristmill._torch.batches.pickling import (
     CloudPickler,
     Places,
@@ -94,7 +95,7 @@ class _ProgramPickler(CloudPickler):
         reduced = super().reducer_override(thing)
         if isinstance(reduced, tuple) and reduced[0] is make_tensor:
             # So a batch of these tensors shares memory again in the loader's process.
-            address = thing.untyped_storage()._cdata
+            address = private.storage_address(thing.untyped_storage())
             storages = self._storages.setdefault(address, {})
             return make_tensor, (*reduced[1], storages)
         if isinstance(thing, type) and isinstance(reduced, tuple):  # By value.

@@ -12,11 +12,12 @@ from typing import Any, Never, overload
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 from gristmill._base.object_repr import call_text
 from gristmill._base.types import Array, K, N, T
 from gristmill._engine.tracebacks import cut_own_frames
+from gristmill._torch.bases import TorchIterableDataset
 from gristmill.checkpoint import Checkpointable
 
 
@@ -132,7 +133,7 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
     return TensorIterator(iter(iterator), iterator)
 
 
-class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
+class AsIterable(TorchIterableDataset[Any]):  # type: ignore[misc]
     """Wraps a Gristmill `DataLoader` or `IterDataset` as a torch `IterableDataset`.
 
     Use it for trainers that require a torch loader.  Pass ``batch_size=None`` to that

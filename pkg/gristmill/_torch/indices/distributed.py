@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import data
 
 from gristmill._base.object_repr import call_text
 from gristmill._base.types import Int64Array
+from gristmill._torch.bases import TorchDistributedSampler
 from gristmill._torch.indices.masked import check_masked
 from gristmill.sharding import AnyRemainder, Remainder
 
 
-class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
+class DistributedSampler(TorchDistributedSampler[Any]):  # type: ignore[misc]
     """Divides a dataset so that all ranks get the same number of full batches.
 
     It is a subclass of torch's sampler, with the same order and random draws.  Without

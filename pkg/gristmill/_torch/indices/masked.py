@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torch.utils.data import Dataset
-
 from gristmill._base.argument_checks import check_integer
 from gristmill._base.object_repr import call_text
 from gristmill._base.padding_masks import check_mask_key, with_mask
+from gristmill._torch.bases import TorchDataset
 
 
-class WithMask(Dataset[Any]):  # type: ignore[misc]
+class WithMask(TorchDataset[Any]):  # type: ignore[misc]
     """Adds a mask to the elements of a dataset: True for data, False for padding.
 
     Samplers with ``remainder="pad"`` need it.  With n elements, index i + n returns

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._engine.workers import check_workers
@@ -166,7 +165,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     def _program(self, loader: Any) -> FetchProgram:
         position = self._position
         init = loader.worker_init_fn
-        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
+        if isinstance(self._dataset, private.DATAPIPES):
             init = functools.partial(
                 private.init_sharding_worker, init, self._world_size, self._rank
             )

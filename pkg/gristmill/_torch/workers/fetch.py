@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import IterDataPipe, default_collate
+from torch.utils.data import default_collate
 
 from gristmill._base.epoch_context import epoch_context
 from gristmill._base.types import Alloc, Int64Array
@@ -250,7 +250,7 @@ class FetchStream:
         is_same = request.iteration == self._iteration
         if is_same and request.number >= self._fetched_count:
             return
-        if isinstance(self._dataset, IterDataPipe):
+        if isinstance(self._dataset, private.IterDataPipe):
             self._dataset = _seed_datapipe(self._dataset, request.seed)
         self._iteration = request.iteration
         self._fetched_count, self._is_exhausted = 0, False
@@ -320,7 +320,7 @@ class FetchStream:
         torch.manual_seed(seed)
         numpy_seed = private.generate_state(program.base_seed, worker)
         np.random.seed(numpy_seed)  # noqa: NPY002 (users' code draws from it)
-        if isinstance(self._dataset, IterDataPipe):
+        if isinstance(self._dataset, private.IterDataPipe):
             self._dataset = _seed_datapipe(self._dataset, program.shared_seed)
         private.set_worker_info(
             id=worker, num_workers=program.workers, seed=seed, dataset=self._dataset

@@ -1,26 +1,12 @@
-import functools
-import sys
 import warnings
 
 import torch.utils.data
 
-kept = functools.reduce
-
-
-def reduce(function, items, *first):
-    if first == (torch,):
-        raise AttributeError
-    return kept(function, items, *first)
-
-
-if sys.argv[1] == "all":
-    functools.reduce = reduce
-else:
-    # Only names that neither torch itself nor batches of the loaders need.
-    del torch._utils.ExceptionWrapper
-    del torch._neg_view
-    del torch.autograd._profiler_enabled
-    del torch.utils.data.dataloader._sharding_worker_init_fn
+# Only names that neither torch itself nor batches of the loaders need.
+del torch._utils.ExceptionWrapper
+del torch._neg_view
+del torch.autograd._profiler_enabled
+del torch.utils.data.dataloader._sharding_worker_init_fn
 
 warnings.simplefilter("error")
 import gristmill.torch  # noqa: E402

@@ -1,0 +1,112 @@
+"""Imports Gristmill's torch modules in forks of this process that change torch first.
+
+Each argument is a change: the name of a part to remove, without ``torch.``, or a number
+of type variables of torch's classes.
+"""
+
+import functools
+import importlib
+import inspect
+import os
+import pkgutil
+import sys
+import traceback
+import typing
+import warnings
+
+import torch.utils.data
+
+import gristmill._host
+import gristmill._torch
+import gristmill.torch  # The forks import only what depends on torch again.
+
+MODULES = ["gristmill.torch"]
+for package in (gristmill._torch, gristmill._host):
+    found = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    MODULES += [module.name for module in found if "torch" in module.name]
+
+
+class Missing:
+    """An attribute of a class that does not exist, even if a base class has it."""
+
+    def __get__(self, instance, owner):
+        raise AttributeError
+
+
+def remove(path):
+    *owners, name = path.split(".")
+    owner = functools.reduce(getattr, owners, torch)
+    if isinstance(owner, type):
+        setattr(owner, name, Missing())
+    elif inspect.ismodule(getattr(owner, name)):
+        sys.modules[f"torch.{path}"] = None
+        delattr(owner, name)
+    else:
+        delattr(owner, name)
+
+
+def set_type_variables(count):
+    variables = tuple(typing.TypeVar(f"T{number}") for number in range(count))
+    data = torch.utils.data
+    for cls in (data.DataLoader, data.Dataset, data.IterableDataset, data.Sampler):
+        cls.__parameters__ = variables
+    data.DistributedSampler.__parameters__ = variables
+    for arguments in (int, (int, int)):
+        try:
+            data.DataLoader[arguments]
+        except TypeError:
+            assert count != (1 if arguments is int else 2)
+        else:
+            assert count == (1 if arguments is int else 2)
+
+
+def import_again():
+    for name in reversed(MODULES):  # A package after its modules.
+        if sys.modules.pop(name, None) is not None:
+            package, _, attribute = name.rpartition(".")
+            delattr(sys.modules[package], attribute)
+    for name in MODULES:
+        importlib.import_module(name)
+
+
+def check_loaders():
+    ours = gristmill.torch
+    assert gristmill._torch.private.DIFFERENCE is None
+    for cls, workers in ((ours.DataLoader, 1), (ours.StatefulDataLoader, 0)):
+        assert typing.get_origin(cls[int, list[int]]) is cls
+
+        class Sums(cls[int]):
+            def sums(self):
+                return [batch.sum().item() for batch in self]
+
+        assert issubclass(Sums, torch.utils.data.DataLoader)
+        assert Sums(range(3), 2, num_workers=workers).sums() == [1, 2]
+    assert ours.WithMask("a")[1] == ("a", False)
+    assert [*ours.DistributedSampler(range(4), 2, 1, shuffle=False)] == [1, 3]
+    elements = ours.AsIterable([torch.tensor(7)])
+    assert [batch.item() for batch in ours.DataLoader(elements, None)] == [7]
+
+
+def try_change(change):
+    warnings.simplefilter("error")
+    if change.isdecimal():
+        set_type_variables(int(change))
+    else:
+        remove(change)
+    import_again()
+    if change.isdecimal() or change.endswith("DataPipe"):
+        check_loaders()
+    else:
+        assert change in gristmill._torch.private.DIFFERENCE
+
+
+for change in sys.argv[1:]:
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        continue
+    try:
+        try_change(change)
+    except BaseException:
+        print(f"With {change}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+    os._exit(0)
