@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -15,11 +16,12 @@ RECORD = HERE / "inside" / "record.py"
 TIMEOUT_S = 900
 # Characters of a line of an error or a difference that the page shows.
 SHOWN = 300
-# The same on every machine: no accelerator, no network, one order of sets.
+# The same on every machine: no accelerator, no network, one order of sets and sums.
 SETTINGS = {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
     "JAX_PLATFORMS": "cpu",
+    "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
 }
 
@@ -84,12 +86,17 @@ def run(client, loader, python, folder):
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
     if status != 0:
-        last = [*filter(None, (place / "log.txt").read_text().splitlines()), ""][-2:]
-        raise Failed(
-            f"With the loader of {loader}, exit status {status}: {last[0]}"[:SHOWN]
-        )
+        error = _last_error((place / "log.txt").read_text())
+        raise Failed(f"With {loader}'s loader, exit status {status}: {error[:SHOWN]}")
     facts = json.loads((place / "facts.json").read_text())
     return (place / "values.txt").read_text().splitlines(), facts
+
+
+def _last_error(log):
+    """Return the last line of a log that looks like an error, or else the last one."""
+    lines = ["", *filter(None, log.splitlines())]
+    errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    return (errors or lines)[-1]
 
 
 def difference(theirs, ours):
