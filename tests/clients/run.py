@@ -10,6 +10,7 @@ if a client is not equal.  With `--lock`, writes the locked requirements instead
 import argparse
 import json
 import pathlib
+import signal
 import sys
 
 from clients import comparison, environment, page
@@ -43,4 +44,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Exit normally, so that the running program is ended, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

@@ -152,6 +152,20 @@ def test_stateful_loader_is_ours_and_resumes(workers):
     assert len(ours[3]) == 3
 
 
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+def test_stateful_loader_has_the_order_of_seedable_sampler():
+    def epochs():
+        accelerate.utils.set_seed(3)
+        loader = accelerator(use_stateful_dataloader=True, use_seedable_sampler=True)
+        prepared = loader.prepare(TorchLoader(Plain(), 2, shuffle=True))
+        return [[batch.tolist() for batch in prepared] for _ in range(2)]
+
+    theirs = epochs()
+    accelerate.state.AcceleratorState._reset_state()
+    install()
+    assert epochs() == theirs
+
+
 def shares(loader_class):
     """Return the batches that this process reads, for every way to prepare a loader."""
     epochs = {}

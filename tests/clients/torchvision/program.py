@@ -9,8 +9,10 @@ import torch.library
 from torch.utils.data import DataLoader, default_collate
 
 if torch.version.cuda is None:
-    # torchvision of PyPI is for CUDA. Without its operators, it needs this declaration.
-    torch.library.define("torchvision::nms", "(Tensor a, Tensor b, float c) -> Tensor")
+    # PyPI has torchvision for CUDA only. Without its operators, it needs declarations.
+    for name in ("nms", "qnms"):
+        declaration = "(Tensor a, Tensor b, float c) -> Tensor"
+        torch.library.define(f"torchvision::{name}", declaration)
 
 import torchvision
 from torchvision.transforms import v2

@@ -57,6 +57,8 @@ class SamplerPosition:
         self._order = _IteratedOrder(None if self._is_batched else iteration)
         # None until the epoch begins.
         self._items: Iterator[Any] | None = None
+        # The sampler of an order that `state` fixed, until the first batch.
+        self._early_sampler: Any = None
         # If a library has advanced or replaced `iteration`, its items are yielded, and
         # not an order drawn in blocks.
         draws_blocks = type(index_sampler) in (BatchSampler, RandomSampler)
@@ -77,7 +79,7 @@ class SamplerPosition:
         return self
 
     def __next__(self) -> Any:
-        if self._items is None:
+        if self._items is None or self._is_sampler_replaced():
             self._items = self._begin_epoch()
         is_delivered = True
         while is_delivered:
@@ -99,10 +101,15 @@ class SamplerPosition:
             pass
 
     def state(self) -> State:
-        """Return the position.  The order of the epoch is fixed from then on."""
+        """Return the position.
+
+        The order of the epoch is fixed from then on, unless the sampler is replaced
+        before the first batch.
+        """
         if self._restored is not None:
             return layout.copy_state(self._restored)
         if self._items is None:
+            self._early_sampler = self._sampler
             self._items = self._begin_epoch()
         batches = self._batch_count
         samples = self._sample_count if self._is_batched else batches
@@ -118,6 +125,7 @@ class SamplerPosition:
 
     def restore(self, state: State) -> None:
         """Continue from a state of this class, or of torchdata's samplers."""
+        self._early_sampler = None
         self._restored = {key: state[key] for key in _KEYS}
         index_sampler_state, index_iter_state, batches = self._restored.values()
         self._batch_count = batches
@@ -150,6 +158,17 @@ class SamplerPosition:
     def _sampler(self) -> Any:
         """The sampler of samples."""
         return self.index_sampler.sampler if self._is_batched else self.index_sampler
+
+    def _is_sampler_replaced(self) -> bool:
+        """Return whether the order that `state` fixed is not that of the sampler.
+
+        Accelerate takes the state of a new loader, and then replaces its sampler.
+        """
+        early, self._early_sampler = self._early_sampler, None
+        if early is None or early is self._sampler:
+            return False
+        self._order = _IteratedOrder(None)
+        return True
 
     def _begin_epoch(
         self, count: int = 0, generator_state: Any = None
