@@ -21,6 +21,8 @@ class Client:
         package: Name of the package on PyPI.
         peer: The library whose loader the program uses: one of `PEERS`.
         requirements: Pinned packages that the program imports.
+        alone: More of them, installed without their dependencies, whatever version of
+            Python they require.
         changes: Lines of the program, and the lines that replace them for Gristmill.
         drop_in: Run the program by ``python -m gristmill.drop_in`` for Gristmill.
         environment: Environment variables of the program.
@@ -31,6 +33,7 @@ class Client:
     package: str
     peer: str
     requirements: list[str]
+    alone: list[str] = dataclasses.field(default_factory=list)
     changes: dict[str, str] = dataclasses.field(default_factory=dict)
     drop_in: bool = False
     environment: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -31,7 +31,7 @@ def lock(client, folder):
     _uv("pip", "compile", *options, "--upgrade", "-o", client.lock, wanted)
     # A local version, such as that of torch's CPU build, is not on PyPI.
     text = re.sub(r"\+\w+$", "", client.lock.read_text(), flags=re.M)
-    client.lock.write_text(text)
+    client.lock.write_text("".join([text, *(f"{line}\n" for line in client.alone)]))
 
 
 def prepare(client, wheel, folder):
@@ -41,12 +41,22 @@ def prepare(client, wheel, folder):
     with _done_once(place / "lock", client.lock.read_bytes()) as pending:
         if pending:
             _uv("venv", "--quiet", "--clear", "--python", sys.executable, place)
-            _uv("pip", "install", "--quiet", "--python", python, "-r", client.lock)
+            _install(client, python, place)
     with _done_once(place / "wheel", wheel.read_bytes()) as pending:
         if pending:
             options = ["--quiet", "--no-deps", "--reinstall", "--python", python]
             _uv("pip", "install", *options, wheel)
     return python
+
+
+def _install(client, python, place):
+    lines = client.lock.read_text().splitlines()
+    resolved = [line for line in lines if line not in client.alone]
+    _uv("pip", "install", "--quiet", "--python", python, "--no-deps", *resolved)
+    if client.alone:
+        options = ["--quiet", "--no-deps", "--python-version", "3.14"]
+        (packages,) = place.glob("lib/*/site-packages")
+        _uv("pip", "install", *options, "--target", packages, *client.alone)
 
 
 def build_wheel(folder):

@@ -5,16 +5,8 @@ import pathlib
 import numpy as np
 import PIL.Image
 import torch
-import torch.library
-from torch.utils.data import DataLoader, default_collate
-
-if torch.version.cuda is None:
-    # PyPI has torchvision for CUDA only. Without its operators, it needs declarations.
-    for name in ("nms", "qnms"):
-        declaration = "(Tensor a, Tensor b, float c) -> Tensor"
-        torch.library.define(f"torchvision::{name}", declaration)
-
 import torchvision
+from torch.utils.data import DataLoader, default_collate
 from torchvision.transforms import v2
 
 CLASSES = 3
