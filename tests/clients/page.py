@@ -9,7 +9,7 @@ from clients.client import ROOT, client_names, read
 
 PAGE = ROOT / "docs" / "clients.md"
 INTRODUCTION = """\
-# Programs of others
+# Compatibility with other packages
 
 Each row is a small program that uses a package from PyPI. `make clients` runs it twice
 in an environment of its own: with the loader of torch or Grain, and with Gristmill's.
