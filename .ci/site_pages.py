@@ -1,9 +1,11 @@
 """Adds pages to the site besides `docs`: pages of the root and the API reference.
 
 Links that work in the repository also work in the site.  Files outside of `docs` are
-in the folder `project` of the site.
+in the folder `project` of the site.  A notebook is a page with its code and what that
+printed.
 """
 
+import json
 import pathlib
 import posixpath
 import re
@@ -20,10 +22,11 @@ PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+\.svg)\))$", re.MULTILINE)
 FIRST = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 COMMENT = re.compile(r"^<!--.*?-->\n", re.DOTALL | re.MULTILINE)
 STYLE = "site.css"
+NOTEBOOK = ".ipynb"
 # The list of pages that readers see: titles, and the pages or folders under each.
 # Generated pages may be missing.
 PAGES = {
-    "First steps": "install quickstart recipes guarantees",
+    "First steps": "install quickstart project/examples/digits recipes guarantees",
     "Switching": "torch from-grain differences-from-grain clients peers/",
     "Your data": "datasets images text record-files convert",
     "Running": "checkpointing seeing-it-work many-ranks cluster scale troubleshooting",
@@ -54,6 +57,8 @@ def on_files(files, config):
         known.add(path)
         if not path.startswith("docs/"):
             content = (ROOT / path).read_bytes()
+            if path.endswith(NOTEBOOK):
+                content = notebook_page(json.loads(content))
             files.append(File.generated(config, site_path(path), content=content))
         if path.endswith(".md"):
             pending += linked(path)
@@ -127,6 +132,20 @@ def on_page_content(html, page, **_):
     return html
 
 
+def notebook_page(notebook):
+    """Return a notebook as Markdown."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+        else:
+            printed = [line for output in cell["outputs"] for line in output["text"]]
+            parts.append(f"```python\n{source}\n```")
+            parts.append(f"```text\n{''.join(printed).rstrip()}\n```")
+    return "\n\n".join(parts)
+
+
 def linked(path):
     """Return the files that a page links to."""
     found = LINK.finditer((ROOT / path).read_text())
@@ -141,6 +160,8 @@ def resolved(path, link):
 
 def site_path(path):
     """Return the path in the site of a file of the repository."""
+    if path.endswith(NOTEBOOK):
+        path = path.removesuffix(NOTEBOOK) + ".md"
     return path.removeprefix("docs/") if path.startswith("docs/") else f"project/{path}"
 
 

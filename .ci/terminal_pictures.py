@@ -183,26 +183,32 @@ def _rules(scheme):
 
 def main():
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="train-") as folder:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent, "my", "train")
+        folder.mkdir(parents=True)
         for name, program in (("report.py", REPORT), ("train.py", TRAIN)):
-            pathlib.Path(folder, name).write_text(program)
+            (folder / name).write_text(program)
         python = sys.executable
         printed = run_in_terminal([python, "report.py"], REPORT_COLUMNS, folder)
         shown = f"\x1b[2m>>>\x1b[0m print(ds.report())\n{printed}"
         picture = picture_of("A report", shown, REPORT_COLUMNS)
         (FOLDER / "report.svg").write_text(picture)
 
+        # The command line that `gristmill top` shows.
+        path = f"{pathlib.Path(python).parent}:{os.environ['PATH']}"
         with subprocess.Popen(
             ["python", "train.py"],
-            executable=python,
+            env={**os.environ, "PATH": path},
             stdout=subprocess.PIPE,
             cwd=folder,
         ) as training:
-            training.stdout.readline()
-            time.sleep(SECONDS_BEFORE_TOP)
-            top = ["-m", "gristmill", "top", str(training.pid), "--once"]
-            printed = run_in_terminal([python, *top], TOP_COLUMNS, folder)
-            training.kill()
+            try:
+                training.stdout.readline()
+                time.sleep(SECONDS_BEFORE_TOP)
+                top = ["-m", "gristmill", "top", str(training.pid), "--once"]
+                printed = run_in_terminal([python, *top], TOP_COLUMNS, folder)
+            finally:
+                training.kill()
         shown = f"\x1b[2m$\x1b[0m gristmill top {training.pid}\n{printed}"
         picture = picture_of("gristmill top", shown, TOP_COLUMNS)
         (FOLDER / "top.svg").write_text(picture)
