@@ -11,12 +11,12 @@ PAGE = ROOT / "docs" / "clients.md"
 INTRODUCTION = """\
 # Compatibility with other packages
 
-Each row is a small program that uses a package from PyPI. `make clients` runs it twice
+Each row is a small program that uses a package from PyPI. `make clients` runs each twice
 in an environment of its own: with the loader of torch or Grain, and with Gristmill's.
-The versions of all packages are in `requirements.txt` next to the program. The programs
-of the two runs differ only in the lines of [the last section](#what-changes). "Equal"
-means that everything that the program yields (batches, losses, weights, metrics) has
-the same types, dtypes, shapes and bits.
+`make clients ONLY=lightning` runs one. The versions of all packages are in
+`requirements.txt` next to the program. The programs of the two runs differ only in the
+lines of [the last section](#what-changes). "Equal" means that everything that the program
+yields (batches, losses, weights, metrics) has the same types, dtypes, shapes and bits.
 """
 
 
@@ -24,8 +24,8 @@ def text(results):
     """Return the page for the results of all clients, by their names."""
     clients = [read(name) for name in client_names()]
     rows = [
-        "| Client | Version | What runs | Result | Compared | Date | Command |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| Package | What runs | Compared | Result | Date |",
+        "| --- | --- | --- | --- | --- |",
     ]
     rows += [_row(client, results.get(client.name)) for client in clients]
     parts = [INTRODUCTION, "\n".join(rows) + "\n"]
@@ -42,14 +42,15 @@ def text(results):
 
 
 def _row(client, result):
-    cells = [f"[{client.title}](../tests/clients/{client.name}/program.py)"]
+    link = f"[{client.title}](../tests/clients/{client.name}/program.py)"
+    version = client.version() if result is None else result["version"]
+    cells = [f"{link} {version}", client.subject()]
     if result is None:
-        cells += [client.version(), client.subject(), "not run", "", "", ""]
+        cells += ["", "not run", ""]
     else:
         outcome = result["outcome"]
-        cells += [result["version"], client.subject()]
-        cells += [outcome if outcome == "equal" else f"**{outcome}**"]
-        cells += [_compared(result), result["date"], f"`{result['command']}`"]
+        cells += [_compared(result), outcome if outcome == "equal" else f"**{outcome}**"]
+        cells += [result["date"]]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
