@@ -11,12 +11,13 @@ PAGE = ROOT / "docs" / "clients.md"
 INTRODUCTION = """\
 # Compatibility with other packages
 
-Each row is a small program that uses a package from PyPI. `make clients` runs each twice
-in an environment of its own: with the loader of torch or Grain, and with Gristmill's.
-`make clients ONLY=lightning` runs one. The versions of all packages are in
+Each row is a small program that uses a package from PyPI. `make clients` runs each
+twice in an environment of its own: with the loader of torch or Grain, and with
+Gristmill's. `make clients ONLY=lightning` runs one. The versions of all packages are in
 `requirements.txt` next to the program. The programs of the two runs differ only in the
-lines of [the last section](#what-changes). "Equal" means that everything that the program
-yields (batches, losses, weights, metrics) has the same types, dtypes, shapes and bits.
+lines of [the last section](#what-changes). "Equal" means that everything that the
+program yields (batches, losses, weights, metrics) has the same types, dtypes, shapes
+and bits.
 """
 
 
@@ -49,7 +50,10 @@ def _row(client, result):
         cells += ["", "not run", ""]
     else:
         outcome = result["outcome"]
-        cells += [_compared(result), outcome if outcome == "equal" else f"**{outcome}**"]
+        cells += [
+            _compared(result),
+            outcome if outcome == "equal" else f"**{outcome}**",
+        ]
         cells += [result["date"]]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
