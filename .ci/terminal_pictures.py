@@ -198,11 +198,13 @@ def main():
             stdout=subprocess.PIPE,
             cwd=folder,
         ) as training:
-            training.stdout.readline()
-            time.sleep(SECONDS_BEFORE_TOP)
-            top = ["-m", "gristmill", "top", str(training.pid), "--once"]
-            printed = run_in_terminal([python, *top], TOP_COLUMNS, folder)
-            training.kill()
+            try:
+                training.stdout.readline()
+                time.sleep(SECONDS_BEFORE_TOP)
+                top = ["-m", "gristmill", "top", str(training.pid), "--once"]
+                printed = run_in_terminal([python, *top], TOP_COLUMNS, folder)
+            finally:
+                training.kill()
         shown = f"\x1b[2m$\x1b[0m gristmill top {training.pid}\n{printed}"
         picture = picture_of("gristmill top", shown, TOP_COLUMNS)
         (FOLDER / "top.svg").write_text(picture)
