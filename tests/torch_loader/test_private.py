@@ -162,7 +162,9 @@ def test_torch_without_private_parts_works():
 def test_changed_torch_can_be_imported():
     datapipes = "utils.data.IterDataPipe", "utils.data.MapDataPipe"
     type_variables = range(4)
-    changes = *private._USED_PARTS, *datapipes, *type_variables
+    # Each import takes 0.1 s.
+    parts = [",".join([*private._USED_PARTS][first::12]) for first in range(12)]
+    changes = *parts, "all parts", *datapipes, *type_variables
     assert _errors("changed_torch", *changes) == ""
 
 

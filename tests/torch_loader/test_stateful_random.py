@@ -110,6 +110,22 @@ def test_batches_and_draws_match_torch(kind, own):
     assert found[0] == found[1]
 
 
+def test_state_before_first_batch_leaves_generator_and_resumes_exactly():
+    torch.manual_seed(4)
+    loader, _ = built(OURS, "shuffle", False)
+    batches = iter(loader)
+    random = torch.get_rng_state()
+    state = loader.state_dict()
+    assert torch.equal(torch.get_rng_state(), random)
+    torch.rand(1)
+    expected = [taken(batches), torch.rand(1), taken(loader)]
+    other, _ = built(OURS, "shuffle", False)
+    other.load_state_dict(state)
+    torch.set_rng_state(random)
+    torch.rand(1)
+    assert [taken(other), torch.rand(1), taken(other)] == expected
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ["shuffle", "shuffle, full", "shuffle, no batches"])

@@ -153,12 +153,18 @@ def test_stateful_loader_is_ours_and_resumes(workers):
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
-def test_stateful_loader_has_the_order_of_seedable_sampler():
+@pytest.mark.parametrize("seedable", [True, False])
+def test_stateful_loader_has_the_order_and_draws_of_torchdata(seedable):
     def epochs():
         accelerate.utils.set_seed(3)
-        loader = accelerator(use_stateful_dataloader=True, use_seedable_sampler=True)
-        prepared = loader.prepare(TorchLoader(Plain(), 2, shuffle=True))
-        return [[batch.tolist() for batch in prepared] for _ in range(2)]
+        preparing = accelerator(
+            use_stateful_dataloader=True, use_seedable_sampler=seedable
+        )
+        prepared = preparing.prepare(TorchLoader(Plain(), 2, shuffle=True))
+        found = [torch.get_rng_state().tolist()]
+        for _ in range(2):
+            found += [[batch.tolist() for batch in prepared], torch.rand(1)]
+        return found
 
     theirs = epochs()
     accelerate.state.AcceleratorState._reset_state()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     TorchDistributedSampler = torch.utils.data.DistributedSampler
     TorchIterableDataset = torch.utils.data.IterableDataset
     TorchLoader = torch.utils.data.DataLoader
+    TorchSampler = torch.utils.data.Sampler
 else:
 
     class _Base:
@@ -30,3 +31,4 @@ else:
     TorchDistributedSampler = _Base(torch.utils.data.DistributedSampler)
     TorchIterableDataset = _Base(torch.utils.data.IterableDataset)
     TorchLoader = _Base(torch.utils.data.DataLoader)
+    TorchSampler = _Base(torch.utils.data.Sampler)

@@ -26,6 +26,10 @@ Next to the index sampler's three keys, if batches are not delivered in order:
     _given_ahead: numbers of batches that were delivered before batch 0, which is the
         sampler's next batch
 
+Before the first batch of an epoch without workers:
+
+    _seed_pending: True if torch's default generator draws the seed of the order later
+
 At the end of an epoch:
 
     _generators: the states, in hexadecimal digits, from which the next epoch is drawn:
@@ -69,6 +73,7 @@ BASE_SEED = "_base_seed"
 WORKER_ID = "worker_id"
 EPOCH = "_epoch"
 DELIVERED_AHEAD = "_given_ahead"
+SEED_PENDING = "_seed_pending"
 GENERATORS = "_generators"
 WORKER_GENERATORS = "_worker_generators"
 

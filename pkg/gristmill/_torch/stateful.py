@@ -43,8 +43,9 @@ class StatefulDataLoader(DataLoader[T]):
 
     * The samplers, and the epochs that they draw, are torch's own.  An epoch begun by
       torchdata's loader is finished as torchdata would; the next one is torch's.
-    * Resuming an epoch draws no random numbers.  If the program restores torch's
-      generator, too, the later epochs are those of a run without interruption.
+    * Resuming an epoch draws no random numbers that it had drawn when it was saved.  If
+      the program restores torch's generator, too, the later epochs are those of a run
+      without interruption.
     * A state taken at the end of an epoch leads to the epoch that would have followed,
       in samplers and workers, for any later state of torch's generator.
     * A state of a map-style dataset fits any number of workers, including 0, unless the

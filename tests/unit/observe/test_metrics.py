@@ -106,6 +106,20 @@ def test_torch_loader_metrics_are_those_of_the_latest_iterator():
         assert loader.metrics()["data/outputs_per_s"] > 0
 
 
+def test_equal_loaders_have_their_own_metrics():
+    from gristmill.torch import DataLoader
+
+    class Equal(DataLoader):
+        def __eq__(self, other):
+            return isinstance(other, Equal)
+
+    first, second = (Equal(range(6), batch_size=2) for _ in range(2))
+    iterator = iter(first)
+    next(iterator)
+    assert first.metrics()
+    assert second.metrics() == {}
+
+
 @pytest.mark.parametrize("logger", ["TensorBoard", "Weights & Biases"])
 def test_lines_of_the_docs_log_metrics(logger):
     page = (ROOT / "docs" / "seeing-it-work.md").read_text()

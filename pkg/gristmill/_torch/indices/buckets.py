@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils import data
 
 from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.length_buckets import Buckets, make_buckets
 from gristmill._base.object_repr import call_text
 from gristmill._base.types import Int64Array
+from gristmill._torch.bases import TorchSampler
 from gristmill.sharding import AnyRemainder, Remainder, torch_process
 
 
-class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
+class BucketBatchSampler(TorchSampler[list[int]]):  # type: ignore[misc]
     """Batches samples of similar lengths; a ``batch_sampler`` for torch's loaders.
 
     The order of an epoch is cut into batches within each bucket.  In each step, every

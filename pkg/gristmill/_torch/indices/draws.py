@@ -159,6 +159,11 @@ def make_epoch_generator(sampler: RandomSampler) -> torch.Generator:
     return _make_generator(None) if own_generator is None else own_generator
 
 
+def preview_seeded_generator() -> torch.Generator:
+    """Return the generator that torch's default one would seed for an epoch next."""
+    return _make_generator(torch.default_generator.clone_state())
+
+
 def _make_generator(seed_source: torch.Generator | None) -> torch.Generator:
     """Return a new generator, with a seed drawn from another, by default torch's."""
     seed = torch.empty((), dtype=torch.int64).random_(generator=seed_source).item()
@@ -272,9 +277,9 @@ def _next_blocks(sampler: Any) -> Iterator[Block]:
         sampler.epoch += 1
         return iter([np.array(list(sampler), np.int64)])
     generator = None
-    if type(sampler) is not SequentialSampler:
-        generator = (sampler.generator or torch.default_generator).clone_state()
     if type(sampler) is RandomSampler and sampler.generator is None:
         # Torch seeds a generator for each epoch from its default one.
-        generator = _make_generator(generator)
+        generator = preview_seeded_generator()
+    elif type(sampler) is not SequentialSampler:
+        generator = (sampler.generator or torch.default_generator).clone_state()
     return _DRAWS[type(sampler)](sampler, generator)

@@ -157,7 +157,7 @@ class SingleProcessPosition(EpochPosition):
     def state(self, iterator: Any) -> State:
         """Return the state of torch's iterator in torchdata's layout."""
         return {
-            **self.sampler.state(),
+            **self.sampler.state(leaves_generator=True),
             layout.NUM_YIELDED: iterator._num_yielded,
             layout.LEN_CALLED: iterator._IterableDataset_len_called,
             layout.SHARED_SEED: iterator._shared_seed,

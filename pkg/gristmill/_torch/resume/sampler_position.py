@@ -59,6 +59,8 @@ class SamplerPosition:
         self._items: Iterator[Any] | None = None
         # The sampler of an order that `state` fixed, until the first batch.
         self._early_sampler: Any = None
+        # Whether torch's generator draws the seed of that order at the first batch.
+        self._is_seed_pending = False
         # If a library has advanced or replaced `iteration`, its items are yielded, and
         # not an order drawn in blocks.
         draws_blocks = type(index_sampler) in (BatchSampler, RandomSampler)
@@ -81,6 +83,8 @@ class SamplerPosition:
     def __next__(self) -> Any:
         if self._items is None or self._is_sampler_replaced():
             self._items = self._begin_epoch()
+        if self._is_seed_pending:
+            self._draw_pending_seed()
         is_delivered = True
         while is_delivered:
             batch = next(self._items)
@@ -100,21 +104,33 @@ class SamplerPosition:
         for _ in itertools.islice(self, saved.later_steps + saved.finished):
             pass
 
-    def state(self) -> State:
+    def state(self, *, leaves_generator: bool = False) -> State:
         """Return the position.
 
         The order of the epoch is fixed from then on, unless the sampler is replaced
         before the first batch.
+
+        Args:
+            leaves_generator: Whether torch's default generator draws the seed of the
+                order only at the first batch, as without this call.
         """
+        if self._is_seed_pending and not leaves_generator:
+            self._draw_pending_seed()
         if self._restored is not None:
             return layout.copy_state(self._restored)
         if self._items is None:
             self._early_sampler = self._sampler
-            self._items = self._begin_epoch()
+            generator_state = None
+            if leaves_generator and _draws_seed(self._sampler):
+                self._is_seed_pending = True
+                generator_state = draws.preview_seeded_generator().get_state()
+            self._items = self._begin_epoch(generator_state=generator_state)
         batches = self._batch_count
         samples = self._sample_count if self._is_batched else batches
         parts = self._order.states(self._sampler, samples, self._is_batched)
         state: State = dict(zip(_KEYS, (*parts, batches), strict=True))
+        if self._is_seed_pending:
+            state[layout.SEED_PENDING] = True
         if self._delivered_ahead:
             ahead = [number - batches for number in sorted(self._delivered_ahead)]
             if ahead[-1] >= 0:
@@ -125,7 +141,6 @@ class SamplerPosition:
 
     def restore(self, state: State) -> None:
         """Continue from a state of this class, or of torchdata's samplers."""
-        self._early_sampler = None
         self._restored = {key: state[key] for key in _KEYS}
         index_sampler_state, index_iter_state, batches = self._restored.values()
         self._batch_count = batches
@@ -146,6 +161,8 @@ class SamplerPosition:
             sampler_state, iter_state = index_sampler_state, index_iter_state
             generator_state = (iter_state or {}).get(_GENERATOR)
         sampler = self._sampler
+        if state.get(layout.SEED_PENDING) and _draws_seed(sampler):
+            self._restored[layout.SEED_PENDING] = self._is_seed_pending = True
         if not _draws_from_generator(sampler):
             is_restored = layout.restore(sampler, sampler_state)
             self._order = _IteratedOrder(iter(sampler))
@@ -168,7 +185,15 @@ class SamplerPosition:
         if early is None or early is self._sampler:
             return False
         self._order = _IteratedOrder(None)
+        self._is_seed_pending = False
         return True
+
+    def _draw_pending_seed(self) -> None:
+        """Let torch's generator advance as if it drew the order now."""
+        self._is_seed_pending = False
+        draws.make_epoch_generator(self._sampler)
+        if self._restored is not None:
+            del self._restored[layout.SEED_PENDING]
 
     def _begin_epoch(
         self, count: int = 0, generator_state: Any = None
@@ -272,6 +297,12 @@ class _IteratedOrder:
 def _draws_from_generator(sampler: Any) -> bool:
     is_known = type(sampler) in _GENERATOR_SAMPLERS
     return is_known and private.is_own(type(sampler), "__iter__")
+
+
+def _draws_seed(sampler: Any) -> bool:
+    """Return whether a sampler draws the seed of each epoch from torch's generator."""
+    is_known = _draws_from_generator(sampler) and type(sampler) is RandomSampler
+    return is_known and sampler.generator is None
 
 
 def _after(blocks: Iterator[draws.Block], count: int) -> Iterator[draws.Block]:

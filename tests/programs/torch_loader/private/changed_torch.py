@@ -1,7 +1,7 @@
 """Imports Gristmill's torch modules in forks of this process that change torch first.
 
-Each argument is a change: the name of a part to remove, without ``torch.``, or a number
-of type variables of torch's classes.
+Each argument is a change: names of parts to remove, without ``torch.`` and with commas
+between them, "all parts", or a number of type variables of torch's classes.
 """
 
 import functools
@@ -20,10 +20,16 @@ import gristmill._host
 import gristmill._torch
 import gristmill.torch  # The forks import only what depends on torch again.
 
+
+def uses_torch(name):
+    return "torch" in name or hasattr(importlib.import_module(name), "torch")
+
+
 MODULES = ["gristmill.torch"]
 for package in (gristmill._torch, gristmill._host):
     found = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
-    MODULES += [module.name for module in found if "torch" in module.name]
+    names = [module.name for module in found]
+    MODULES += [name for name in names if uses_torch(name)]
 
 
 class Missing:
@@ -35,7 +41,10 @@ class Missing:
 
 def remove(path):
     *owners, name = path.split(".")
-    owner = functools.reduce(getattr, owners, torch)
+    try:
+        owner = functools.reduce(getattr, owners, torch)
+    except AttributeError:
+        return  # It was removed with its owner.
     if isinstance(owner, type):
         setattr(owner, name, Missing())
     elif inspect.ismodule(getattr(owner, name)):
@@ -45,12 +54,26 @@ def remove(path):
         delattr(owner, name)
 
 
+def hide_all_parts():
+    """Make `gristmill._torch.private` find none of the parts."""
+    reduce = functools.reduce
+
+    def hiding(function, items, *first):
+        if first == (torch,):
+            raise AttributeError
+        return reduce(function, items, *first)
+
+    functools.reduce = hiding
+
+
 def set_type_variables(count):
     variables = tuple(typing.TypeVar(f"T{number}") for number in range(count))
     data = torch.utils.data
     for cls in (data.DataLoader, data.Dataset, data.IterableDataset, data.Sampler):
         cls.__parameters__ = variables
     data.DistributedSampler.__parameters__ = variables
+    for clear in typing._cleanups:  # Earlier results of ``DataLoader[T]``.
+        clear()
     for arguments in (int, (int, int)):
         try:
             data.DataLoader[arguments]
@@ -91,19 +114,30 @@ def try_change(change):
     warnings.simplefilter("error")
     if change.isdecimal():
         set_type_variables(int(change))
+    elif change == "all parts":
+        hide_all_parts()
     else:
-        remove(change)
+        for part in change.split(","):
+            remove(part)
     import_again()
     if change.isdecimal() or change.endswith("DataPipe"):
         check_loaders()
+    elif change == "all parts":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loader = gristmill.torch.DataLoader(range(3), 2)
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2]]
+        assert type(iter(loader)).__module__.startswith("torch.")
     else:
-        assert change in gristmill._torch.private.DIFFERENCE
+        difference = gristmill._torch.private.DIFFERENCE
+        assert any(part in difference for part in change.split(","))
 
 
 for change in sys.argv[1:]:
     child = os.fork()
     if child:
-        os.waitpid(child, 0)
+        if status := os.waitpid(child, 0)[1]:
+            print(f"With {change}: wait status {status}", file=sys.stderr)
         continue
     try:
         try_change(change)
