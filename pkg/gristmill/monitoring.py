@@ -206,7 +206,7 @@ def start_opentelemetry(meter_provider: Any = None) -> None:
 
 
 def _stop_opentelemetry() -> None:
-    """Record nothing in a fork: its exporter would send this process's numbers again."""
+    """Record nothing in a fork: its exporter would send its parent's numbers again."""
     for numbers in _telemetry:
         numbers.clear()
     _telemetry.clear()

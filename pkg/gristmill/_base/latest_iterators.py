@@ -11,7 +11,7 @@ from typing import Any
 
 # A weak reference to a loader, and one to its latest iterator, by the loader's id: a
 # class of a user's loaders may define equality, and have no hashes.  This is not an
-# attribute of the loader, because copies and pickled loaders must not have its iterator.
+# attribute of the loader, because its copies must not have its iterator.
 _latest: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 
 

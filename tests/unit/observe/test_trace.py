@@ -121,6 +121,7 @@ def test_trace_of_loader_has_nested_intervals_of_steps(tmp_path):
     assert counts.count("wait: next()") == 3
     assert counts.count("consumer: consume()") == 2
     assert report.notes == ()
+    assert len({report}) == 1
 
 
 @pytest.mark.multiprocess
