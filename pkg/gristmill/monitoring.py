@@ -36,7 +36,7 @@ needs the package opentelemetry-api:
 | ``gristmill.consumed.tokens`` | gauge | ``source``, its name |
 | ``gristmill.consumed.epochs`` | gauge | ``source``, its name |
 
-It does not record reads in worker processes.
+Only the process that calls it records; workers and other forks do not.
 """
 
 from __future__ import annotations
@@ -202,6 +202,14 @@ def start_opentelemetry(meter_provider: Any = None) -> None:
         numbers = TelemetryNumbers()
         numbers.register(meter_provider)
         _telemetry.append(numbers)
+        os.register_at_fork(after_in_child=_stop_opentelemetry)
+
+
+def _stop_opentelemetry() -> None:
+    """Record nothing in a fork: its exporter would send its parent's numbers again."""
+    for numbers in _telemetry:
+        numbers.clear()
+    _telemetry.clear()
 
 
 def serve(port: int | None = None, host: str | None = None) -> int | None:

@@ -58,7 +58,7 @@ _INSTRUMENTS = {
 class TelemetryNumbers:
     """The sum, or the last number, of each instrument by its attribute.
 
-    Any thread may call the methods.
+    Any thread may call the methods, but for `clear`.
     """
 
     def __init__(self) -> None:
@@ -75,6 +75,14 @@ class TelemetryNumbers:
         """Set the last number of a gauge."""
         with self._lock:
             self._numbers[instrument][attribute] = number
+
+    def clear(self) -> None:
+        """Forget all numbers in a fork of the process, in which they are not its own.
+
+        The lock may belong to a thread that the fork does not have.
+        """
+        self._lock = threading.Lock()
+        self._numbers.clear()
 
     def register(self, provider: Any) -> None:
         """Create the instruments.

@@ -41,8 +41,8 @@ class Trace:
     """
 
     intervals: tuple[Interval, ...]
-    process_names: Mapping[int, str]
-    thread_names: Mapping[tuple[int, int], str]
+    process_names: Mapping[int, str] = dataclasses.field(hash=False)
+    thread_names: Mapping[tuple[int, int], str] = dataclasses.field(hash=False)
     complete: bool
 
     def write(self, path: str | os.PathLike[str]) -> None:

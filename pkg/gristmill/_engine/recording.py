@@ -10,6 +10,7 @@ import collections
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -44,6 +45,11 @@ class Recorder:
         self._intervals: collections.deque[tuple[str, int, str, int, int]]
         self._intervals = collections.deque()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it drops intervals: there are too many, or the run has ended."""
+        return self._remaining <= 0
+
     def add(self, intervals: Iterable[tuple[str, int, int]]) -> None:
         """Add intervals of this thread: (stage, start, end) of `perf_counter_ns`."""
         # `Thread.native_id` of a fork's thread is that of its parent.
@@ -61,34 +67,35 @@ class Recorder:
             while True:
                 lines.append(f"{json.dumps(self._intervals.popleft())}\n")
         if lines:
-            with contextlib.suppress(OSError), open(self._path, "a") as file:
-                file.writelines(lines)
+            try:
+                with open(self._path, "a", opener=_open_existing) as file:
+                    file.writelines(lines)
+            except OSError:  # The recording has ended, or the disk is full.
+                self._remaining = 0
 
 
-class _State:
-    """The recorder of this process, and the process that began it."""
-
-    recorder: Recorder | None = None
-    pid = 0
+def _open_existing(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_CREAT)
 
 
-_state = _State()
+# The recorder of each process, by its id: a fork is not recorded.
+_recorders: dict[int, Recorder] = {}
 
 
 def current_recorder() -> Recorder | None:
     """Return the recorder of this process, or None if nothing is recorded."""
-    recorder = _state.recorder
-    # A fork is another process.
-    return recorder if recorder is None or _state.pid == os.getpid() else None
+    return _recorders.get(os.getpid()) if _recorders else None
 
 
 def start_in_worker(worker: int) -> None:
     """Record the intervals of this worker if the process that started it does."""
-    if folder := os.environ.get(_FOLDER_VARIABLE):
-        _state.pid = os.getpid()
-        _state.recorder = None
-        with contextlib.suppress(OSError):  # The recording has ended.
-            _state.recorder = Recorder(folder, f"worker {worker}")
+    folder = os.environ.get(_FOLDER_VARIABLE)
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):  # The recording has ended.
+        # Another user may have made a folder of this name since.
+        if os.stat(folder).st_uid == os.geteuid():
+            _recorders[os.getpid()] = Recorder(folder, f"worker {worker}")
 
 
 class Recording:
@@ -128,18 +135,23 @@ def recording() -> Iterator[Recording]:
     Raises:
         ValueError: This process is recorded already.
     """
-    if current_recorder() is not None:
-        raise ValueError(
-            "Another report(trace=True) is running in this process. Wait for its end."
-        )
-    # A worker may still write when the run has ended.
-    with tempfile.TemporaryDirectory(
-        prefix="gristmill-trace-", ignore_cleanup_errors=True
-    ) as folder:
-        _state.recorder, _state.pid = Recorder(folder, "main"), os.getpid()
+    pid, parent = os.getpid(), tempfile.mkdtemp(prefix="gristmill-trace-")
+    folder = os.path.join(parent, "running")
+    try:
+        os.mkdir(folder)
+        recorder = Recorder(folder, "main")
+        if _recorders.setdefault(pid, recorder) is not recorder:
+            raise ValueError(
+                "Another report(trace=True) is running in this process. Wait for its"
+                " end."
+            )
         os.environ[_FOLDER_VARIABLE] = folder
         try:
             yield Recording(folder)
         finally:
-            _state.recorder = None
+            del _recorders[pid]
             os.environ.pop(_FOLDER_VARIABLE, None)
+            # A worker that still runs writes no more files then.
+            os.rename(folder, os.path.join(parent, "ended"))
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)

@@ -136,12 +136,12 @@ class StageTimes:
     ) -> None:
         """Record the intervals of a call, and measure the next call."""
         recorder.add(intervals)
-        if current_recorder() is not recorder:  # The recording has ended.
+        if self._in_worker:  # It may be killed at any time.
+            recorder.flush()
+        if recorder.has_ended or current_recorder() is not recorder:
             self._recorder = None
             return
         self.calls_until_measured = 1
-        if self._in_worker:  # It may be killed at any time.
-            recorder.flush()
         self._last_end_ns = time.perf_counter_ns()
 
     def measure(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:

@@ -1,5 +1,6 @@
 """Metrics go to OpenTelemetry, and to programs that log dictionaries of numbers."""
 
+import os
 import re
 import types
 
@@ -9,6 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import gristmill as grain
 from gristmill import monitoring
+from gristmill._base import latest_iterators
 from support.places import ROOT
 
 MIXTURE = {"web": grain.MapDataset.range(4), "code": grain.MapDataset.range(2)}
@@ -77,6 +79,20 @@ def test_second_start_of_opentelemetry_does_nothing(collected):
     assert reader.get_metrics_data() is None
 
 
+def test_fork_gives_opentelemetry_no_numbers_of_its_parent(collected):
+    ds = grain.MapDataset.source([b"abc"] * 6).to_iter_dataset()
+    list(ds)
+    (numbers,) = monitoring._telemetry
+    # As if another thread recorded at the time of the fork.
+    with numbers._lock:
+        if (child := os.fork()) == 0:
+            list(ds)
+            shown = list(numbers._observe(tuple, "gristmill.next.calls", None))
+            os._exit(bool(shown) or monitoring.is_on())
+    assert os.waitpid(child, 0) == (child, 0)
+    assert values_of(collected()["gristmill.next.calls"]) == {"dataset": 6}
+
+
 def test_loader_metrics_are_those_of_the_latest_iterator():
     loader = grain.load(range(6), batch_size=2, num_epochs=1)
     assert loader.metrics() == {}
@@ -106,18 +122,31 @@ def test_torch_loader_metrics_are_those_of_the_latest_iterator():
         assert loader.metrics()["data/outputs_per_s"] > 0
 
 
-def test_equal_loaders_have_their_own_metrics():
+@pytest.mark.parametrize("face", ["grain", "torch"])
+def test_metrics_of_loaders_that_compare_equal_are_their_own(face):
     from gristmill.torch import DataLoader
 
-    class Equal(DataLoader):
+    class Equal(grain.DataLoader if face == "grain" else DataLoader):
         def __eq__(self, other):
-            return isinstance(other, Equal)
+            return True
 
-    first, second = (Equal(range(6), batch_size=2) for _ in range(2))
-    iterator = iter(first)
+        __hash__ = None
+
+    def make():
+        if face == "torch":
+            return Equal(range(6))
+        sampler = grain.samplers.SequentialSampler(6)
+        return Equal(data_source=range(6), sampler=sampler)
+
+    loader, other = make(), make()
+    iterator = iter(loader)
     next(iterator)
-    assert first.metrics()
-    assert second.metrics() == {}
+    assert loader.metrics()["data/outputs_per_s"] > 0
+    assert other.metrics() == {}
+    key, latest = id(loader), latest_iterators._latest
+    assert key in latest
+    del loader, iterator
+    assert key not in latest
 
 
 @pytest.mark.parametrize("logger", ["TensorBoard", "Weights & Biases"])

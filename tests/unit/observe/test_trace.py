@@ -1,7 +1,9 @@
 """`report(trace=True)` records when stages ran, and `Report.trace` writes that."""
 
+import contextlib
 import json
 import os
+import tempfile
 import threading
 import time
 
@@ -9,7 +11,7 @@ import pytest
 
 import gristmill as grain
 from gristmill._base.trace import Trace
-from gristmill._engine import recording
+from gristmill._engine import recording, stage_times
 from gristmill._observe import recorded
 
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
@@ -119,6 +121,7 @@ def test_trace_of_loader_has_nested_intervals_of_steps(tmp_path):
     assert counts.count("wait: next()") == 3
     assert counts.count("consumer: consume()") == 2
     assert report.notes == ()
+    assert len({report}) == 1
 
 
 @pytest.mark.multiprocess
@@ -155,7 +158,7 @@ def test_trace_of_chain_has_its_threads(tmp_path):
     # Threads compute elements only if that waits.
     ds = grain.MapDataset.range(100).map(lambda number: time.sleep(1e-3) or number)
     ds = ds.to_iter_dataset(grain.ReadOptions(num_threads=2)).batch(2)
-    events = written(ds.report(seconds=0.15, trace=True), tmp_path / "trace.json")
+    events = written(ds.report(seconds=60, trace=True), tmp_path / "trace.json")
     assert_nested(events)
     assert names_of(events) == {
         "wait: next",
@@ -240,3 +243,68 @@ def test_second_trace_of_a_process_at_a_time_is_an_error():
     loader = grain.load(range(4), num_epochs=1)
     with recording.recording(), pytest.raises(ValueError, match="Another report"):
         loader.report(trace=True)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("fails", [False, True])
+def test_recording_ends_with_the_report(tmp_path, monkeypatch, fails):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folders = []
+
+    def consume(batch):
+        (folder,) = tmp_path.iterdir()
+        folders.append(folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        if fails:
+            raise KeyError("consume")
+
+    loader = grain.load(range(40), batch_size=2, num_epochs=1, worker_count=1)
+    with pytest.raises(KeyError) if fails else contextlib.nullcontext():
+        loader.report(seconds=60, consume=consume, trace=True)
+    assert folders
+    assert not list(tmp_path.iterdir())
+    assert recording.current_recorder() is None
+    assert recording._FOLDER_VARIABLE not in os.environ
+
+
+def test_worker_that_outlives_the_recording_measures_only_some_calls(monkeypatch):
+    monkeypatch.setattr(recording, "_recorders", {})
+    with recording.recording():
+        monkeypatch.setattr(recording, "_recorders", {})  # That of another process.
+        times = stage_times.StageTimes(worker=0)
+        worker_recorder = recording.current_recorder()
+        for _ in range(2):
+            times.measure("step", burn, 0)
+            assert times.calls_until_measured == 1
+    recording._recorders[os.getpid()] = worker_recorder
+    for _ in range(2):  # One by each clock.
+        times.measure("step", burn, 0)
+    assert times.calls_until_measured > 1
+
+
+def test_full_recorder_stops_measuring_each_call(monkeypatch):
+    monkeypatch.setattr(recording, "MAX_PROCESS_INTERVALS", 2)
+    with recording.recording() as recorded_run:
+        times = stage_times.StageTimes()
+        for _ in range(4):
+            times.measure("step", burn, 0)
+        assert times.calls_until_measured > 1
+        trace = recorded_run.read()
+    assert (len(trace.intervals), trace.complete) == (2, False)
+
+
+def test_folder_of_another_user_gets_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv(recording._FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(recording, "_recorders", {})
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    recording.start_in_worker(0)
+    assert recording.current_recorder() is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_fork_of_a_recorded_process_is_not_recorded():
+    with recording.recording() as recorded_run:
+        if (child := os.fork()) == 0:
+            os._exit(recording.current_recorder() is not None)
+        assert os.waitpid(child, 0) == (child, 0)
+        assert recorded_run.read().process_names == {os.getpid(): "main"}
