@@ -62,7 +62,8 @@ std::string receive_packet(int socket, char* buffer) {
     message.msg_controllen = sizeof(control);
     count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   } while (count < 0 && errno == EINTR);
-  std::string packet(buffer, count < 0 ? 0 : static_cast<std::size_t>(count));
+  if (count < 0) return {};  // `control` is not set.
+  std::string packet(buffer, static_cast<std::size_t>(count));
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
     // Without a free descriptor, the file of a large packet is lost.
