@@ -17,10 +17,12 @@ namespace {
 constexpr std::size_t kMaxPacketBytes = 64 << 10;
 constexpr char kInFile = 'F';
 
-// Sends a packet; returns false if the peer is gone.
+// Sends a packet; returns false if that fails although the peer is there.  If
+// it is gone, its last message may still wait.
 bool send_packet(int socket, const void* data, std::size_t bytes) {
   for (;;) {
     if (send(socket, data, bytes, MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EPIPE || errno == ECONNRESET) return true;
     if (errno != EINTR) return false;
   }
 }
@@ -95,8 +97,9 @@ PoolEvent PoolLane::serve(int socket, std::int64_t server, bool sends) {
         const auto* const data = reinterpret_cast<const char*>(words.data());
         return {PoolEvent::Kind::kRequest, std::string(data, bytes)};
       }
-      // If the server is gone, its last message may still wait.
-      static_cast<void>(send_packet(socket, words.data(), bytes));
+      if (!send_packet(socket, words.data(), bytes)) {
+        return {PoolEvent::Kind::kPacket};
+      }
     }
     std::string packet = receive_packet(socket, buffer_.get());
     if (!commit(packet, server)) {

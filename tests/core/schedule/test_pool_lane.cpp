@@ -26,12 +26,17 @@ constexpr std::int64_t kServer = 77;
 // A scheduler, and both ends of the connection of its only lane.
 struct Connected {
   explicit Connected(UnitKind kind)
-      : scheduler(make(config(kind, 1, 1, 100, 4))),
+      : scheduler(make(config_of(kind))),
         end(scheduler->region(), notify_fd, 0, 1),
         lane(end, results) {
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
     scheduler->start(nullptr);
     scheduler->on_started(0, 1, getpid());
+  }
+  static SchedulerConfig config_of(UnitKind kind) {
+    SchedulerConfig made = config(kind, 1, 1, 100, 4);
+    made.position_capacity = 1000;
+    return made;
   }
   ~Connected() {
     close(sockets[0]);
@@ -230,6 +235,21 @@ void test_reset_connection_closes_no_descriptor() {
   made.scheduler->close();
 }
 
+void test_request_that_cannot_be_sent_counts_as_loss_of_the_server() {
+  Connected made(UnitKind::kSequential);
+  made.serve();
+  CHECK(!made.request().empty());
+  const int bytes =
+      1;  // The system makes it larger, but less than the request.
+  CHECK(setsockopt(made.sockets[0], SOL_SOCKET, SO_SNDBUF, &bytes,
+                   sizeof(bytes)) == 0);
+  made.reply(result(5, Position(1000)));
+  made.thread.join();
+  CHECK(made.event.kind == PoolEvent::Kind::kPacket);
+  CHECK_EQ(made.event.packet, "");
+  made.scheduler->close();
+}
+
 void test_caller_sends_requests_of_kind_request() {
   Connected made(UnitKind::kRequest);
   CHECK(made.scheduler->add_request(0, {42}).ok());
@@ -257,5 +277,6 @@ int main() {
   test_large_result_is_read_from_a_file();
   test_damaged_result_is_not_committed();
   test_reset_connection_closes_no_descriptor();
+  test_request_that_cannot_be_sent_counts_as_loss_of_the_server();
   test_caller_sends_requests_of_kind_request();
 }
