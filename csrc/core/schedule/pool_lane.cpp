@@ -17,10 +17,12 @@ namespace {
 constexpr std::size_t kMaxPacketBytes = 64 << 10;
 constexpr char kInFile = 'F';
 
-// Sends a packet; returns false if the peer is gone.
+// Sends a packet; returns false if that fails although the peer is there.  If
+// it is gone, its last message may still wait.
 bool send_packet(int socket, const void* data, std::size_t bytes) {
   for (;;) {
     if (send(socket, data, bytes, MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EPIPE || errno == ECONNRESET) return true;
     if (errno != EINTR) return false;
   }
 }
@@ -62,7 +64,8 @@ std::string receive_packet(int socket, char* buffer) {
     message.msg_controllen = sizeof(control);
     count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   } while (count < 0 && errno == EINTR);
-  std::string packet(buffer, count < 0 ? 0 : static_cast<std::size_t>(count));
+  if (count < 0) return {};  // `control` is not set.
+  std::string packet(buffer, static_cast<std::size_t>(count));
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
     // Without a free descriptor, the file of a large packet is lost.
@@ -94,8 +97,9 @@ PoolEvent PoolLane::serve(int socket, std::int64_t server, bool sends) {
         const auto* const data = reinterpret_cast<const char*>(words.data());
         return {PoolEvent::Kind::kRequest, std::string(data, bytes)};
       }
-      // If the server is gone, its last message may still wait.
-      static_cast<void>(send_packet(socket, words.data(), bytes));
+      if (!send_packet(socket, words.data(), bytes)) {
+        return {PoolEvent::Kind::kPacket};
+      }
     }
     std::string packet = receive_packet(socket, buffer_.get());
     if (!commit(packet, server)) {

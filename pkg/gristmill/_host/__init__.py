@@ -13,9 +13,11 @@ May import `_pool` and the folders below it.  `gristmill.host` is its public mod
 `pooled_fetch.py`         the program of a torch loader in a pool
 `programs.py`             the programs of ranks; a pool loads one of them
 `client.py`               the pool, from the view of a rank; starts it if needed
+`lanes.py`                the threads of a rank that have units computed
 `membership.py`           a rank's connection to one server
 `address.py`              the name, and the socket, by which ranks find the pool
 `messages.py`             messages between the processes
+`unit_packets.py`         packets for units: the requests and the results
 `server.py`               hands units to workers, and results to ranks
 `server_process.py`       the process of the server
 `jobs.py`                 the ranks that are connected to the server, and their lanes

@@ -154,4 +154,6 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 
 
 def _new_socket() -> socket.socket:
-    return Connection(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    new = Connection(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    new.settimeout(None)  # Programs can set another default.
+    return new

@@ -12,9 +12,8 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import numpy as np
 
 import gristmill
 from gristmill._base import log
@@ -191,24 +190,23 @@ class HostPool:
         log.warning("%s", text)
         return None
 
-    def take(self, server: int, details: ResultDetails) -> tuple[Bytes, PoolProcess]:
-        """Return the payload of a unit, and the process that computed it.
+    def take(
+        self, server: int, details: ResultDetails
+    ) -> tuple[Bytes, Callable[[], None], PoolProcess]:
+        """Return a view of a unit, its release, and the process that computed it.
 
         Args:
             server: The number of the membership of its lane.
             details: The details of the result.
         """
         membership = self._memberships[server]
+        # Without memory for the unit, there is no offset.
+        payload = membership.memory.view(max(0, details.offset), details.used)
         release = functools.partial(membership.release, details.unit)
-        if details.used:
-            payload = membership.memory.view(details.offset, details.used, release)
-        else:  # The server lacked memory for the unit.
-            payload = np.empty(0, np.uint8)
-            release()
         if (process := self._processes.get(details.pid)) is None:
             process = PoolProcess(details.pid, os.uname().nodename)
             process = self._processes.setdefault(details.pid, process)
-        return payload, process
+        return payload, release, process
 
     def activity(self, lane: Lane) -> str:
         membership = self._membership

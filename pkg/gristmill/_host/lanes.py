@@ -6,6 +6,7 @@ Python.  This module handles everything else that the server sends.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -14,6 +15,7 @@ from gristmill._base.types import Int64Array
 from gristmill._host import messages
 from gristmill._host.client import HostPool
 from gristmill._host.membership import UnitLost
+from gristmill._host.slot_views import release_after
 from gristmill._host.unit_packets import unpack_details
 from gristmill._pool.call_metrics import CallTiming
 from gristmill._pool.lanes import MAX_LOSSES, Lanes
@@ -26,7 +28,8 @@ class HostLanes(Lanes[HostPool]):
     def __init__(self, scheduler: _core.Scheduler, pool: HostPool) -> None:
         super().__init__(scheduler, pool)
         self._results = _core.PoolResults()
-        # Held while results move to `_payloads`.
+        self._arrived: list[tuple[int, int, int, float, float, bytes]] = []
+        # Held while results move from `_results` by way of `_arrived` to `_payloads`.
         self._results_lock = threading.Lock()
 
     def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
@@ -71,35 +74,46 @@ class HostLanes(Lanes[HostPool]):
             if event == "stop":
                 return True
             if event == "request":
-                messages.try_send_packet(connection, self.pool.prepare(packet))
+                # If the server is gone, its last message may still wait.
+                with contextlib.suppress(ConnectionError):
+                    messages.send_packet(connection, self.pool.prepare(packet))
             elif (loss := self.pool.handle(membership, lane, packet)) is not None:
                 return loss
 
     def _take_results(self) -> None:
         """Make views of the results that have arrived.
 
-        A lane refers to the memory of a server until it has called this.
+        A lane refers to the memory of a server until it has called this.  A signal may
+        interrupt the loop; the next call goes on.
         """
         with self._results_lock:
-            for (
-                stream,
-                unit,
-                server,
-                start_s,
-                arrival_s,
-                packed,
-            ) in self._results.take():
-                details = unpack_details(packed)
-                payload, process = self.pool.take(server, details)
-                self._payloads.add(stream, details.unit, unit, payload)
-                call = CallTiming(
-                    start_s,
-                    details.ready_s,
-                    arrival_s,
-                    details.outputs,
-                    details.used,
-                    details.load,
-                )
-                self.metrics.record_call(process, call)
+            self._arrived += self._results.take()
+            while self._arrived:
+                self._add_result(*self._arrived[0])
+                del self._arrived[0]
             if self._closing:  # `close` may have missed them.
                 self._payloads.clear()
+
+    def _add_result(
+        self,
+        stream: int,
+        unit: int,
+        server: int,
+        start_s: float,
+        arrival_s: float,
+        packed: bytes,
+    ) -> None:
+        """Make a view of a result, unless an interrupted call has made one."""
+        details = unpack_details(packed)
+        payload, release, process = self.pool.take(server, details)
+        payload = self._payloads.add_once(stream, details.unit, unit, payload)
+        release_after(payload, release)
+        call = CallTiming(
+            start_s,
+            details.ready_s,
+            arrival_s,
+            details.outputs,
+            details.used,
+            details.load,
+        )
+        self.metrics.record_call(process, call)

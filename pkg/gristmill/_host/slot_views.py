@@ -58,13 +58,9 @@ class PoolMemory:
                 self._pages_fd = os.open("/proc/self/pagemap", os.O_RDONLY)
                 weakref.finalize(self, os.close, self._pages_fd)
 
-    def view(self, offset: int, nbytes: int, release: Callable[[], None]) -> Bytes:
-        """Return the bytes of a slot; call `release` when no array views them.
-
-        A fork of this process may read them for any time, so they are not released
-        after a fork.
-        """
-        view: Bytes = np.asarray(_SlotView(self, offset, nbytes, release))
+    def view(self, offset: int, nbytes: int) -> Bytes:
+        """Return the bytes of a slot; see `release_after`."""
+        view: Bytes = np.asarray(_SlotView(self, offset, nbytes))
         return view
 
     def bytes_at(self, offset: int, nbytes: int) -> Bytes:
@@ -106,19 +102,22 @@ class PoolMemory:
             return True
 
 
+def release_after(view: Any, release: Callable[[], None]) -> None:
+    """Have a view of a slot call `release` when no array uses it anymore.
+
+    A fork of this process may read the slot for any time, so it is not released after a
+    fork.
+    """
+    view.base.release = release
+
+
 class _SlotView:
     """The base of the arrays on a slot; the last of them releases the slot."""
 
-    def __init__(
-        self,
-        memory: PoolMemory,
-        offset: int,
-        nbytes: int,
-        release: Callable[[], None],
-    ) -> None:
+    def __init__(self, memory: PoolMemory, offset: int, nbytes: int) -> None:
         self._memory = memory
         self._place = offset, nbytes
-        self._release = release
+        self.release: Callable[[], None] | None = None
         self._owner = os.getpid(), _Forks.count
         self.__array_interface__: dict[str, Any] = {
             "shape": (nbytes,),
@@ -130,6 +129,6 @@ class _SlotView:
     def __del__(self) -> None:
         # The interpreter may be shutting down, and the pool may be gone.
         with contextlib.suppress(Exception):
-            if self._owner == (os.getpid(), _Forks.count):
+            if self.release and self._owner == (os.getpid(), _Forks.count):
                 self._memory.drop_writes(*self._place)
-                self._release()
+                self.release()

@@ -126,6 +126,7 @@ class PoolZygote:
                 os.close(other)
             self._server.close()
             with socket.socket(fileno=socket_fd) as server:
+                server.settimeout(None)  # The program can set another default.
                 self._run_worker(number, workers, server)
 
         pid, pidfd = fork(run_child)

@@ -84,7 +84,8 @@ class _Digest:
         elif isinstance(value, (list, tuple)):
             self._update(type(value).__name__, len(value))
             if {*map(type, value)} <= _PLAIN_TYPES:
-                self._update(*value)
+                for start in range(0, len(value), MAX_ITEMS):
+                    self._update(*value[start : start + MAX_ITEMS])
                 return
             self._add_all([*value[:MAX_ITEMS], *value[MAX_ITEMS:][-MAX_ITEMS:]])
         elif isinstance(value, (set, frozenset)):

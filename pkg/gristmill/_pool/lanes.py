@@ -322,8 +322,8 @@ class Payloads:
     """
 
     def __init__(self) -> None:
-        # Guards the fields below.
-        self._lock = threading.Lock()
+        # Guards the fields below.  A collection of garbage in a method may `clear`.
+        self._lock = threading.RLock()
         # Maps each stream to the ids and payloads of its units, keyed by their names.
         self._by_stream: dict[int, dict[int, tuple[int, Bytes]]] = (
             collections.defaultdict(dict)
@@ -343,6 +343,11 @@ class Payloads:
         """
         with self._lock:
             self._by_stream[stream][name] = unit, payload
+
+    def add_once(self, stream: int, name: int, unit: int, payload: Bytes) -> Bytes:
+        """Add the payload of a unit, unless it has one; return the one that it has."""
+        with self._lock:
+            return self._by_stream[stream].setdefault(name, (unit, payload))[1]
 
     def payload_of(self, stream: int, name: int, is_last: bool) -> Bytes:
         """Return the payload of a unit, one of whose outputs is due.

@@ -1,9 +1,12 @@
 """Kept arrays, errors and lost processes do not change the outputs of ranks."""
 
+import collections
 import contextlib
 import os
 import resource
 import signal
+import socket
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,9 @@ import pytest
 import gristmill
 from gristmill import host
 from gristmill._base import host_limits
+from gristmill._host.slot_views import PoolMemory
+from gristmill._pool.call_metrics import CallMetrics
+from gristmill._pool.lanes import Payloads
 from support.ranks import (
     new_name,
     new_pool,
@@ -33,6 +39,16 @@ class FailAtFive(gristmill.MapTransform):
         if number == 5:
             raise KeyError("five")
         return number
+
+
+class SetTimeout(Rows):
+    """A program that sets a default timeout, as some do before downloads."""
+
+    def __getstate__(self):
+        return True
+
+    def __setstate__(self, state):
+        socket.setdefaulttimeout(1e-6)
 
 
 class FileLimit(gristmill.MapTransform):
@@ -185,6 +201,46 @@ def test_newer_iterator_continues_while_arrays_of_the_older_are_kept():
     expected = [*map(plain, load(workers=0))]
     assert take_in_turn(share_all(load, 1, name)) == [expected]
     assert [*map(plain, kept)] == expected[:4]
+
+
+def test_interrupted_next_loses_no_batch(monkeypatch):
+    (shared,) = share_all(load, 1)
+    interrupts = collections.Counter()
+
+    def interrupt_twice(kind, name):
+        method = getattr(kind, name)
+
+        def call(*arguments):
+            result = method(*arguments)
+            in_main = threading.current_thread() is threading.main_thread()
+            if in_main and interrupts[name] < 2:
+                interrupts[name] += 1
+                raise KeyboardInterrupt
+            return result
+
+        monkeypatch.setattr(kind, name, call)
+
+    interrupt_twice(PoolMemory, "view")
+    interrupt_twice(Payloads, "add_once")
+    interrupt_twice(CallMetrics, "record_call")
+    batches = []
+    while len(batches) < 12:
+        with contextlib.suppress(KeyboardInterrupt):
+            batches.append(next(shared))
+    assert interrupts.total() == 6
+    assert [*map(plain, batches)] == [*map(plain, load(workers=0))]
+    shared.close()
+
+
+def test_default_timeout_of_sockets_does_not_apply():
+    (shared,) = share_all(lambda: load(step=SetTimeout), 1)
+    socket.setdefaulttimeout(1e-6)
+    try:
+        taken = [*map(plain, shared)]
+    finally:
+        socket.setdefaulttimeout(None)
+    assert taken == [*map(plain, load(workers=0))]
+    shared.close()
 
 
 def test_server_may_open_more_files_than_workers():

@@ -1,11 +1,15 @@
 """Ranks that share torch workers get the batches of workers of their own."""
 
+import errno
+import os
+import pickle
 import random
 
 import numpy as np
 import pytest
 
 import gristmill.host
+from gristmill._host import messages
 from support.ranks import new_pool, plain, share_all, take_in_turn
 
 torch = pytest.importorskip("torch")
@@ -149,6 +153,20 @@ def test_state_of_shared_loader_continues_alone_and_back(mode):
 def test_loader_that_cannot_be_shared_raises_error(loader, error, text):
     with pytest.raises(error, match=text):
         gristmill.host.share(loader(), name="unused", rank=0, ranks=2)
+
+
+def test_request_that_cannot_be_sent_raises_error(monkeypatch):
+    send_packet = messages.send_packet
+
+    def send(peer, packet, *fds):
+        if packet[:1] != pickle.PROTO:  # It is a request.
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        send_packet(peer, packet, *fds)
+
+    monkeypatch.setattr(messages, "send_packet", send)
+    (shared,) = share_all(make, 1)
+    with pytest.raises(Exception, match="Too many open files"):
+        next(shared)
 
 
 def test_ranks_with_other_seeds_cannot_read_the_same():

@@ -4,6 +4,7 @@ import functools
 import operator
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -142,6 +143,16 @@ def test_large_array_counts_by_blocks_unless_whole(monkeypatch):
     first, start, end_of_block, after_block, middle, last = found[False]
     assert first == after_block == middle
     assert len({first, start, end_of_block, last}) == 4
+
+
+def test_digest_of_long_list_takes_little_memory():
+    texts = [bytes([number % 256]) * 10_000 for number in range(500)]
+    tracemalloc.start()
+    try:
+        digest_of(texts)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_open_files_count_by_their_kind(tmp_path):
