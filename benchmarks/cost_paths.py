@@ -232,6 +232,29 @@ def pack_concat_split() -> Run:
     )
 
 
+def mixed_by_tokens() -> Iterator[Any]:
+    lengths = np.random.default_rng(0).integers(10, 300, 1000)
+    parts = [grain.MapDataset.range(1000).shuffle(seed).repeat() for seed in range(2)]
+    mixed = grain.MapDataset.mix(
+        parts, [0.3, 0.7], unit="tokens", lengths=[lengths, lengths]
+    )
+    return iter(mixed.to_iter_dataset(grain.ReadOptions(0, 0)))
+
+
+@path(1024)
+def mix_tokens() -> Run:
+    return take_items(mixed_by_tokens())
+
+
+# A call of `consumed()` adds nothing to the elements that follow.
+@path(1024)
+def mix_tokens_after_consumed() -> Run:
+    iterator = mixed_by_tokens()
+    next(iterator)
+    iterator.consumed()
+    return take_items(iterator)
+
+
 # Work of workers and of their parent on a batch, in one process.
 
 

@@ -50,7 +50,8 @@ template <class Integer>
 void test_shuffled_rows_are_cut_from_the_order(std::size_t documents,
                                                std::size_t epochs,
                                                std::size_t first_epochs,
-                                               bool has_extra_token) {
+                                               bool has_extra_token,
+                                               std::int64_t longest = 15) {
   std::vector<Integer> lengths(documents);
   std::uint64_t state = documents + 7 * epochs;
   for (auto& length : lengths) {
@@ -69,7 +70,8 @@ void test_shuffled_rows_are_cut_from_the_order(std::size_t documents,
   rule.rows = static_cast<std::size_t>(std::max<std::int64_t>(used, 0) / 7);
   rule.first_rows = rule.rows / 2;
   const TokenRows rows =
-      TokenRows::shuffled(view(lengths), nullptr, 15, rule, kNowhere).value();
+      TokenRows::shuffled(view(lengths), nullptr, longest, rule, kNowhere)
+          .value();
   std::vector<std::int64_t> all;
   for (const std::uint32_t document : words_of(rows, 0)) {
     for (std::int64_t i = 0; i < lengths[document]; ++i) {
@@ -140,6 +142,13 @@ int main() {
                                                               extra);
     }
   }
+  // Lengths of 64 bits; copies of the lengths that are large enough to be
+  // mapped.
+  const std::int64_t wide = std::int64_t{1} << 31;
+  test_shuffled_rows_are_cut_from_the_order<std::int32_t>(200, 2, 1, true,
+                                                          wide);
+  test_shuffled_rows_are_cut_from_the_order<std::int64_t>(140'000, 2, 1, true,
+                                                          wide);
   test_rows_beyond_the_tokens_are_short();
   test_chunked_rows_start_anew_in_each_part();
   test_wrong_number_of_tokens_is_an_error();

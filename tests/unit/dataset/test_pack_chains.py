@@ -58,14 +58,15 @@ def test_batches_are_stacks_of_their_rows(dtype):
         16, LENGTHS, seed=5, cu_seqlens=17, padding_struct=7, global_batch_size=4
     )
     dealt = packed.deal(ShardOptions(1, 2))
-    for ds in (packed, packed.shuffle(3)[::2], dealt, packed.repeat(2)):
+    masked = packed.shard(ShardOptions(1, 3), remainder="pad", mask_key="mask")
+    assert len(packed) % 3  # The last batch is smaller.
+    for ds in (packed, packed.shuffle(3)[::2], dealt, packed.repeat(2), masked):
         each = [ds[i] for i in range(len(ds))]
         expected = [batching.make_batch(each[i : i + 3]) for i in range(0, len(ds), 3)]
         found = [*ds.batch(3)]
-        assert_same(found[: len(ds) // 3], expected[: len(ds) // 3])
-        assert {key: leaf.dtype for key, leaf in found[0].items()} == {
-            key: leaf.dtype for key, leaf in expected[0].items()
-        }
+        assert_same(found, expected)
+        for key, leaf in expected[0].items():
+            assert found[0][key].dtype == leaf.dtype
 
 
 def test_batches_of_several_dtypes_are_stacks_of_their_rows():

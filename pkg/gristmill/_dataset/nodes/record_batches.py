@@ -127,7 +127,11 @@ def packed_rows_of(
     The first is None if the elements are not packed rows.
     """
     orders = []
-    while isinstance(dataset, OrderMapDataset) and is_built_in(type(dataset)):
+    while (
+        isinstance(dataset, OrderMapDataset)
+        and dataset._IS_SELECTION
+        and is_built_in(type(dataset))
+    ):
         orders.append(dataset)
         dataset = dataset._ancestor
     is_packed = isinstance(dataset, PackedRows) and is_built_in(type(dataset))
