@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import hashlib
 import pathlib
 import re
 import tomllib
@@ -72,16 +73,22 @@ class Client:
 
     def program(self, loader):
         """Return the text of the program for "peer" or "gristmill"."""
-        text = (self.folder / "program.py").read_text()
+        lines = (self.folder / "program.py").read_text().splitlines()
         for old, new in self.changes.items() if loader == "gristmill" else ():
-            count = text.splitlines().count(old)
+            count = lines.count(old)
             if count != 1:
                 raise ValueError(
                     f"{self.name}: the program must have the line {old!r} once, found"
                     f" {count} of them."
                 )
-            text = text.replace(f"{old}\n", f"{new}\n")
-        return text
+            lines[lines.index(old)] = new
+        return "\n".join([*lines, ""])
+
+    def inputs(self):
+        """Return a hash of the programs, their settings and the packages."""
+        parts = [self.program("peer"), self.program("gristmill"), self.lock.read_text()]
+        parts += [str(self.drop_in), str(sorted(self.environment.items()))]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     def subject(self):
         """Return the first sentence of the program's docstring."""

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 
+from clients import environment
 from clients.client import HERE, ROOT
 
 RECORD = HERE / "inside" / "record.py"
@@ -30,27 +31,33 @@ class Failed(Exception):
     """A program ended with an error."""
 
 
-def compare(client, python, folder):
+def compare(client, wheel, folder):
     """Return what the page shows of a client, as a dict of texts and numbers."""
     result = {
         "client": client.name,
         "version": client.version(),
+        "inputs": client.inputs(),
         "python": platform.python_version(),
         "gristmill": _version_of_checkout(),
         "date": datetime.date.today().isoformat(),
         "command": f"make clients ONLY={client.name}",
     }
     try:
+        python = environment.prepare(client, wheel, folder)
         theirs = run(client, "peer", python, folder)
         ours = run(client, "gristmill", python, folder)
+        detail = difference(theirs, ours)
+        if detail and difference(theirs, run(client, "peer", python, folder)):
+            detail += " Two runs with the peer's loader differ, too."
+    except subprocess.CalledProcessError as error:
+        detail = f"Its packages were not installed: uv's status is {error.returncode}."
+        return result | {"outcome": "failed", "detail": detail}
     except Failed as error:
         return result | {"outcome": "failed", "detail": str(error)}
-    detail = difference(theirs, ours)
-    if not detail:
-        return result | ours[1] | {"outcome": "equal"}
-    if difference(theirs, run(client, "peer", python, folder)):
-        detail += " Two runs with the peer's loader differ, too."
-    return result | ours[1] | {"outcome": "different", "detail": detail}
+    result |= {"values": len(ours[0]), **ours[1]}
+    if detail:
+        return result | {"outcome": "different", "detail": detail}
+    return result | {"outcome": "equal"}
 
 
 def run(client, loader, python, folder):
@@ -87,7 +94,8 @@ def run(client, loader, python, folder):
             running.wait()
     if status != 0:
         error = _last_error((place / "log.txt").read_text())
-        raise Failed(f"With {loader}'s loader, exit status {status}: {error[:SHOWN]}")
+        owner = client.peer if loader == "peer" else "Gristmill"
+        raise Failed(f"With {owner}'s loader, exit status {status}: {error[:SHOWN]}")
     facts = json.loads((place / "facts.json").read_text())
     return (place / "values.txt").read_text().splitlines(), facts
 
@@ -103,6 +111,8 @@ def difference(theirs, ours):
     """Return the first difference of two runs as a text, or None."""
     if not theirs[0]:
         return "The program yielded nothing."
+    if theirs[1].get("batches") == 0:
+        return "The program took no batch from a loader of torch."
     for old, new in zip(theirs[0], ours[0], strict=False):
         if old != new:
             return f"The peer gave {old[:SHOWN]!r}, and Gristmill {new[:SHOWN]!r}."
@@ -114,6 +124,13 @@ def difference(theirs, ours):
 
 
 def _version_of_checkout():
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    """Return the commit, with "-dirty" if files differ that no run writes."""
+    written = (":!docs/clients.md", ":!tests/clients/*/result.json")
+    differ = _git("status", "--porcelain", "--", ".", *written)
+    return _git("describe", "--always") + ("-dirty" if differ else "")
+
+
+def _git(*arguments):
+    command = ["git", "-C", str(ROOT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -4,7 +4,9 @@ Environments are kept in the build folder. One is made again if its lock changes
 the wheel is installed again if the sources change.
 """
 
+import ast
 import contextlib
+import functools
 import hashlib
 import os
 import pathlib
@@ -19,6 +21,13 @@ UV = pathlib.Path(sys.executable).parent / "uv"
 # The files that the wheel is built from.
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "csrc/**/*")
 SOURCES += ("pkg/**/*.py", "pkg/**/*.py[xi]", "pkg/**/*.pxd", "pkg/**/py.typed")
+# Variables of uv for options of pip, and what separates their values.
+UV_VARIABLES = {
+    "cert": ("SSL_CERT_FILE", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+}
 
 
 def lock(client, folder):
@@ -52,7 +61,8 @@ def prepare(client, wheel, folder):
 def _install(client, python, place):
     lines = client.lock.read_text().splitlines()
     resolved = [line for line in lines if line not in client.alone]
-    _uv("pip", "install", "--quiet", "--python", python, "--no-deps", *resolved)
+    # Other builds of torch than that of the lock require more packages.
+    _uv("pip", "install", "--quiet", "--python", python, *resolved)
     if client.alone:
         options = ["--quiet", "--no-deps", "--python-version", "3.14"]
         (packages,) = place.glob("lib/*/site-packages")
@@ -93,8 +103,30 @@ def _done_once(path, content):
 
 
 def _uv(*arguments):
-    # uv does not read the settings of pip.
-    links = os.environ.get("PIP_FIND_LINKS")
-    settings = {"UV_FIND_LINKS": links.replace(" ", ",")} if links else {}
     command = [UV, "--no-progress", *map(str, arguments)]
+    settings = uv_settings(_configuration_of_pip())
     subprocess.run(command, env={**settings, **os.environ}, check=True)
+
+
+@functools.cache
+def _configuration_of_pip():
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def uv_settings(configuration):
+    """Return the variables that make uv, which reads no settings of pip, find the same.
+
+    Args:
+        configuration: Lines of ``pip config list``, those that win first.
+    """
+    settings = {}
+    for line in reversed(configuration.splitlines()):
+        option, _, value = line.partition("=")
+        option = option.rpartition(".")[2]
+        if option in UV_VARIABLES:
+            variable, separator = UV_VARIABLES[option]
+            settings[variable] = separator.join(ast.literal_eval(value).split())
+    if "UV_INDEX" in settings:
+        settings["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return settings

@@ -17,7 +17,9 @@ Gristmill's. `make clients ONLY=lightning` runs one. The versions of all package
 `requirements.txt` next to the program. The programs of the two runs differ only in the
 lines of [the last section](#what-changes). "Equal" means that everything that the
 program yields (batches, losses, weights, metrics) has the same types, dtypes, shapes
-and bits.
+and bits. The numbers count the values that were compared and the batches that the
+loaders gave. The last column has the commit of Gristmill. If a program or the version
+of a package changes, its row is "not run" until the next run.
 """
 
 
@@ -25,18 +27,18 @@ def text(results):
     """Return the page for the results of all clients, by their names."""
     clients = [read(name) for name in client_names()]
     rows = [
-        "| Package | What runs | Compared | Result | Date |",
+        "| Package | What runs | Compared | Result | Last run |",
         "| --- | --- | --- | --- | --- |",
     ]
     rows += [_row(client, results.get(client.name)) for client in clients]
     parts = [INTRODUCTION, "\n".join(rows) + "\n"]
     details = [
-        f"- **{client.title}**: {results[client.name]['detail']}"
+        f"**{client.title}**\n\n```text\n{results[client.name]['detail']}\n```\n"
         for client in clients
         if results.get(client.name, {}).get("detail")
     ]
     if details:
-        parts += ["## What is not equal\n", "\n".join(details) + "\n"]
+        parts += ["## What is not equal\n", *details]
     parts.append("## What changes\n")
     parts += [_change(client) for client in clients]
     return "\n".join(parts)
@@ -47,23 +49,25 @@ def _row(client, result):
     version = client.version() if result is None else result["version"]
     cells = [f"{link} {version}", client.subject()]
     if result is None:
-        cells += ["", "not run", ""]
+        cells += ["", "**not run**", ""]
     else:
         outcome = result["outcome"]
         cells += [
             _compared(result),
             outcome if outcome == "equal" else f"**{outcome}**",
         ]
-        cells += [result["date"]]
+        cells += [_last_run(result)]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def _compared(result):
     """Return how much of two runs was compared."""
-    for unit in ("batches", "values"):
-        if result.get(unit):
-            return f"{result[unit]} {unit}"
-    return ""
+    units = [unit for unit in ("values", "batches") if result.get(unit)]
+    return ", ".join(f"{result[unit]} {unit}" for unit in units)
+
+
+def _last_run(result):
+    return f"{result['date']}, Python {result['python']}, {result['gristmill']}"
 
 
 def _change(client):
@@ -76,10 +80,18 @@ def _change(client):
 
 
 def load():
-    """Return the kept results by the names of the clients."""
-    paths = [read(name).result for name in client_names()]
-    kept = [json.loads(path.read_text()) for path in paths if path.is_file()]
-    return {result["client"]: result for result in kept}
+    """Return results of clients that did not change since, by their names."""
+    clients = {name: read(name) for name in client_names()}
+    kept = {
+        name: json.loads(client.result.read_text())
+        for name, client in clients.items()
+        if client.result.is_file()
+    }
+    return {
+        name: result
+        for name, result in kept.items()
+        if result.get("inputs") == clients[name].inputs()
+    }
 
 
 def write():

@@ -33,8 +33,7 @@ def main():
     outcomes = []
     for client in clients:
         print(f"{client.title} {client.version()}:", end=" ", flush=True)
-        python = environment.prepare(client, wheel, folder)
-        result = comparison.compare(client, python, folder)
+        result = comparison.compare(client, wheel, folder)
         client.result.write_text(json.dumps(result, indent=2) + "\n")
         page.write()
         outcomes.append(result["outcome"])

@@ -4,8 +4,8 @@
 
 FOLDER has the module `program`, whose function `main` yields names and values: batches,
 losses, weights.  The file "values.txt" gets a line for each tensor, array, number or
-text in them.  The file "facts.json" gets the number of batches that the loader under
-test has given.
+text in them.  The file "facts.json" gets the number of batches that the loaders under
+test gave, or null for Grain.
 """
 
 import dataclasses
@@ -112,13 +112,11 @@ def main(folder, peer, loader):
     _operators = importlib.import_module("torchvision_operators").declare()
     sys.path[:] = [folder, *(path for path in sys.path if path != here)]
     batches = Batches(loader) if peer == "torch" else None
-    values = 0
     with open(pathlib.Path(folder, "values.txt"), "w") as file:
         for name, value in importlib.import_module("program").main():
-            values += 1
             file.writelines(f"{line}\n" for line in lines(name, value))
     check_modules(peer, loader)
-    facts = {"values": values, "batches": batches.count if batches else None}
+    facts = {"batches": batches.count if batches else None}
     pathlib.Path(folder, "facts.json").write_text(json.dumps(facts))
 
 

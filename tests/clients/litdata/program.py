@@ -1,4 +1,4 @@
-"""Streams chunks from its writer, shuffled, combined and in parallel, and resumes."""
+"""Streams chunks from its writer by torch's loader, shuffled and mixed, and resumes."""
 
 import itertools
 
