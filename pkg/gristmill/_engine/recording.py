@@ -10,11 +10,8 @@ import collections
 import contextlib
 import json
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from gristmill._base.trace import Interval, Trace
 
@@ -37,8 +34,9 @@ class Recorder:
     """
 
     def __init__(self, folder: str, process_name: str) -> None:
-        self._path = Path(folder, str(os.getpid()))
-        self._path.write_text(f"{json.dumps(process_name)}\n")
+        self._path = os.path.join(folder, str(os.getpid()))
+        with open(self._path, "w") as file:
+            file.write(f"{json.dumps(process_name)}\n")
         self._remaining = MAX_PROCESS_INTERVALS
         # (stage, id and name of the thread, start and end in ns) of each interval that
         # is not in the file.
@@ -111,12 +109,13 @@ class Recording:
         process_names: dict[int, str] = {}
         thread_names: dict[tuple[int, int], str] = {}
         intervals = []
-        paths = list(Path(self._folder).iterdir())
-        limit = min(MAX_PROCESS_INTERVALS, MAX_INTERVALS // len(paths))
+        pids = os.listdir(self._folder)
+        limit = min(MAX_PROCESS_INTERVALS, MAX_INTERVALS // len(pids))
         complete = True
-        for path in paths:
-            process = int(path.name)
-            name, *lines = path.read_text().splitlines() or ['""']
+        for pid in pids:
+            process = int(pid)
+            with open(os.path.join(self._folder, pid)) as file:
+                name, *lines = file.read().splitlines() or ['""']
             process_names[process] = json.loads(name)
             complete = complete and len(lines) < limit
             for line in lines[:limit]:
@@ -135,6 +134,9 @@ def recording() -> Iterator[Recording]:
     Raises:
         ValueError: This process is recorded already.
     """
+    import shutil  # Slow to import.
+    import tempfile
+
     pid, parent = os.getpid(), tempfile.mkdtemp(prefix="gristmill-trace-")
     folder = os.path.join(parent, "running")
     try:
