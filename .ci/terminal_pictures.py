@@ -73,6 +73,7 @@ def run_in_terminal(command, columns, folder):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    environment.pop("LINES", None)  # Importing readline sets it.
     environment.pop("NO_COLOR", None)
     parts = []
     with subprocess.Popen(
