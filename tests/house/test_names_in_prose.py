@@ -18,7 +18,7 @@ FILE = re.compile(r"(?<![\w/])[\w./-]+\.(?:py|pyx|pxd|cpp|hpp|md|svg)\b")
 SETTINGS = ["Makefile", "CMakeLists.txt", "pyproject.toml", ".ci/run"]
 # Names of other packages and tools, which no code here uses.
 FOREIGN = """
-AUTOTUNE FileMetaData PackedSequence cache_limit
+AUTOTUNE FileMetaData PIP_FIND_LINKS PackedSequence cache_limit
 SaveableDataLoader Statistics RAY_ADDRESS breakpoint
 cudaMemcpyAsync dmesg get_default_device job_name label_selector
 max_target_sequence_length mid_level_dataset_surplus num_gpus oom py_function
