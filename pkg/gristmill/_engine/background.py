@@ -133,7 +133,9 @@ def _work(shared: _Shared) -> None:
     while (task := shared.tasks.get()) is not None:
         with shared.lock:
             shared.busy.add(thread)
-        if not shared.closed:
+        if shared.closed:
+            task[0].cancel()  # `close` did not find it in the queue.
+        else:
             _run(*task)
         del task  # Do not keep its objects alive until the next task.
         with shared.lock:
