@@ -194,7 +194,6 @@ def test_trace_of_chain_has_its_workers(tmp_path):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 def test_trace_of_torch_loader_has_reads_and_collation(tmp_path, workers):
-
     from gristmill.torch import DataLoader
 
     class Numbers:
@@ -204,7 +203,11 @@ def test_trace_of_torch_loader_has_reads_and_collation(tmp_path, workers):
         def __getitem__(self, index):
             return burn(index)
 
-    loader = DataLoader(Numbers(), batch_size=2, num_workers=workers)
+    # Other tests may have initialized JAX in this process.
+    context = "launcher" if workers else None
+    loader = DataLoader(
+        Numbers(), batch_size=2, num_workers=workers, multiprocessing_context=context
+    )
     events = written(loader.report(seconds=60, trace=True), tmp_path / "trace.json")
     assert_nested(events)
     names = [event["name"].split(".<locals>.")[-1] for event in intervals_of(events)]
