@@ -58,7 +58,7 @@ _INSTRUMENTS = {
 class TelemetryNumbers:
     """The sum, or the last number, of each instrument by its attribute.
 
-    Any thread may call the methods, but for `clear`.
+    Any thread may call the methods, except `clear`.
     """
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from gristmill._cli.terminal import Style, format_bytes, format_rate, format_tab
 
 # The columns of numbers from left to right; the worker's state follows them.
 _COLUMNS = ("worker", "pid", "for", "CPU", "memory", "outputs/s", "restarts")
-# What is shown as long as it fits, the most useful first.  Three of them are parts of
-# the text of a state.
+# Columns and parts of the state's text, the most useful first.  Those that do not fit
+# are left out.
 _BY_USE = (
     "outputs/s",
     "for",

@@ -114,7 +114,7 @@ def check_workers_of_host(
         streams: The number of streams.
 
     Raises:
-        ValueError: A backend runs the workers, or there is no fixed number of them.
+        ValueError: `backend` is not None, or `count` is 0 or "auto".
     """
     if backend is not None:
         raise ValueError(

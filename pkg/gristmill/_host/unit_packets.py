@@ -24,7 +24,7 @@ _INITIAL_BYTES = 16 << 10
 
 
 class ResultDetails(NamedTuple):
-    """What a rank needs to know about a unit besides its slot.
+    """The part of a result that a rank reads in Python.
 
     Attributes:
         unit: The number of the unit in the pool.
