@@ -262,10 +262,13 @@ def test_loss_of_all_workers_with_their_parent_is_no_restart_of_a_unit():
     name = new_name()
     (shared,) = share_all(lambda: load(max_restarts=0), 1, name)
     kept = [next(shared)]
-    for _ in range(2):
-        wait_for(lambda: zygotes_of(name))
-        (zygote,) = zygotes_of(name)
+    killed = set()
+    while len(killed) < 2:
+        zygotes = set()
+        wait_for(lambda: zygotes.update(zygotes_of(name) - killed) or zygotes)
+        (zygote,) = zygotes
         os.kill(zygote, signal.SIGKILL)
+        killed.add(zygote)
         kept.append(next(shared))
     kept += [*shared]
     shared.close()
