@@ -310,5 +310,5 @@ def started(
 
 def sharing_ranks(sharing: Sharing, make: Callable[..., Any]) -> Any:
     """Start the ranks of a sharing; see `started`."""
-    name = f"benchmark-{os.getpid()}"
+    name = f"benchmark-{os.getpid()}-{time.monotonic_ns()}"
     return started(sharing.ranks, Rank, sharing, make, name)

@@ -63,7 +63,7 @@ def fork_server(name):
 
     def run():
         if not os.fork():  # So that the server is not a child of this process.
-            server_process.run_server(name, listener.fileno(), state)
+            server_process.run_server(name, listener.fileno(), state, ())
 
     pid, pidfd = fork(run)
     os.waitpid(pid, 0)

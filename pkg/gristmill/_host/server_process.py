@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import pickle
 import resource
@@ -10,8 +12,10 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
 
 from gristmill._base import log
+from gristmill._engine.stream import PROGRAM_MODULES
 from gristmill._host.address import Address
 from gristmill._workers import main_module, nesting, parent
 from gristmill._workers.processes import leave_signals_to_parent
@@ -61,11 +65,12 @@ def _start_server(name: str, listener: socket.socket) -> None:
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # The first process ends at once, so that the server has no parent.
         bootstrap = (
-            "import os, sys\n"
+            "import gc, os, sys\n"
             "if os.fork(): os._exit(0)\n"
+            "gc.disable()\n"
             f"sys.path[:] = {[str(part) for part in sys.path]!r}\n"
             "from gristmill._host.server_process import run_server\n"
-            f"run_server({name!r}, *{fds!r})"
+            f"run_server({name!r}, *{fds!r}, {PROGRAM_MODULES!r})"
         )
         subprocess.run(
             [sys.executable, *flags, "-c", bootstrap],
@@ -79,13 +84,16 @@ def _start_server(name: str, listener: socket.socket) -> None:
         os.close(state)
 
 
-def run_server(name: str, listener_fd: int, state_fd: int) -> None:
+def run_server(
+    name: str, listener_fd: int, state_fd: int, more_modules: Sequence[str]
+) -> None:
     """Run the server in a process of its own.
 
     Args:
         name: The name of the pool.
         listener_fd: The socket that listens at the address of the pool.
         state_fd: The file with the pickled state of the rank; see `parent.setup`.
+        more_modules: The modules to import before the zygote is forked.
     """
     nesting.become_worker()
     leave_signals_to_parent()
@@ -99,6 +107,10 @@ def run_server(name: str, listener_fd: int, state_fd: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
     from gristmill._host.server import Server  # Ranks do not need it.
 
+    for module in more_modules:
+        importlib.import_module(module)
+    gc.freeze()  # The collector does not touch frozen objects, so forks share them.
+    gc.enable()  # The command has disabled it.
     listener = socket.socket(fileno=listener_fd)
     try:
         Server(Address(name), listener, state).run()
