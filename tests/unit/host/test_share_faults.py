@@ -264,9 +264,8 @@ def test_loss_of_all_workers_with_their_parent_is_no_restart_of_a_unit():
     kept = [next(shared)]
     killed = set()
     while len(killed) < 2:
-        zygotes = set()
-        wait_for(lambda: zygotes.update(zygotes_of(name) - killed) or zygotes)
-        (zygote,) = zygotes
+        wait_for(lambda: zygotes_of(name) - killed)  # Those stay a while.
+        (zygote,) = zygotes_of(name) - killed
         os.kill(zygote, signal.SIGKILL)
         killed.add(zygote)
         kept.append(next(shared))
