@@ -25,7 +25,8 @@ class Connection(socket.socket):
     """A socket that is closed with the last reference to it."""
 
     def __del__(self) -> None:
-        self.close()
+        with contextlib.suppress(AttributeError):  # It could not be created.
+            self.close()
 
 
 class Address:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import itertools
 import os
@@ -162,6 +163,12 @@ class HostPool:
         try:
             return membership, self._lane_connection(membership, lane)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self.failure = (
+                    f"A lane needs a connection to {self}, but: {error}. Close files,"
+                    " or raise the limit of open files (ulimit -n)."
+                )
+                return None
             return self._server_lost(membership, lane, f": {error}")
 
     def prepare(self, request: bytes) -> bytes:
@@ -314,20 +321,15 @@ class HostPool:
     def _joined(self) -> Membership | None:
         """Return the connection to the server; None if the pool has ended."""
         with self._lock:
-            if (
-                self._membership is None
-                and not self._closing.is_set()
-                and not self.failure
-            ):
+            has_ended = self._closing.is_set() or self.failure
+            if self._membership is None and not has_ended:
                 membership = self._join()
                 self._membership = membership
                 if membership is not None:
                     self._memberships[membership.number] = membership
                 self._joins_again = True
-                if (
-                    self._closing.is_set() and membership is not None
-                ):  # `close` has missed it.
-                    membership.leave()
+                if membership is not None and self._closing.is_set():
+                    membership.leave()  # `close` has missed it.
             return None if self._closing.is_set() else self._membership
 
     def _drop(self, membership: Membership) -> None:

@@ -71,6 +71,8 @@ def describe_difference(name: str, first: Joining, joining: Joining) -> str:
     for field in ("ranks", "mode", "ahead", "memory_limit"):
         ours, theirs = getattr(first, field), getattr(joining, field)
         if ours != theirs:
+            if field == "memory_limit":
+                ours, theirs = ours or "the default", theirs or "the default"
             return (
                 f"All ranks of the pool {name!r} must pass the same {field}, but rank"
                 f" {first.rank} (process {first.pid}) passed {ours!s}, and rank"

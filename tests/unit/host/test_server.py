@@ -72,7 +72,7 @@ def test_numbers_of_ranks_differ_between_servers(pool):
         ({"ahead": 9}, "and rank 1 (process 78) passed 9."),
         (
             {"memory_limit": 1 << 20},
-            "same memory_limit, but rank 0 (process 77) passed 0, and rank 1 (process",
+            "same memory_limit, but rank 0 (process 77) passed the default, and rank 1",
         ),
         (
             {"parts": {"sampler": "x", "streams": "y"}},

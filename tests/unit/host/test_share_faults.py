@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ import pytest
 import gristmill
 from gristmill import host
 from gristmill._base import host_limits
+from gristmill._host.address import Address
 from gristmill._host.slot_views import PoolMemory
 from gristmill._pool.call_metrics import CallMetrics
 from gristmill._pool.lanes import Payloads
@@ -256,6 +258,32 @@ def test_server_may_open_more_files_than_workers():
     limits = {resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in server_of(name)}
     assert limits == {(few, hard), (hard, hard)}
     shared.close()
+
+
+def test_lane_without_a_descriptor_names_the_limit_of_open_files(monkeypatch):
+    (shared,) = share_all(load, 1)
+    connect = Address.connect
+
+    def fail_in_lanes(address):
+        if threading.current_thread() is threading.main_thread():
+            return connect(address)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Address, "connect", fail_in_lanes)
+    with pytest.raises(gristmill.WorkerDied, match=r"raise the limit .* \(ulimit -n\)"):
+        next(shared)
+    shared.close()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_connection_without_a_descriptor_raises_one_error():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            Address("name").connect()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_loss_of_all_workers_with_their_parent_is_no_restart_of_a_unit():
