@@ -43,6 +43,7 @@ COMPUTED_NAMES = {
     "gristmill._base.lazy_names": "the public names of a package",
     "gristmill._cli.program": "the program of a user",
     "gristmill._convert.errors": "packages that a format needs",
+    "gristmill._host.server_process": "modules that programs need",
     "gristmill._workers.launcher": "modules that the program has imported",
     "gristmill._workers.zygote": "the entry point of the program",
     "gristmill.drop_in": "modules that stand for Grain's",
