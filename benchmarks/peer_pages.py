@@ -73,7 +73,7 @@ COMPARISONS = (
     Row("objects in memory", "getitem"),
     Row("a Python map, 2 workers", "map_workers"),
     Row("19 MB of images a batch, 2 workers", "images"),
-    Row("first batch, 16 workers", "first_batch", f"{OURS} 16w"),
+    Row("first batch, 2 workers", "first_batch", f"{OURS} 2w"),
     Row("records of 1 KiB, shuffled", "records_tokens"),
     Row("records of 100 KB, 2 workers", "records_large"),
     Row("JPEG files, 2 workers", "jpeg"),

@@ -80,9 +80,8 @@ class CheckpointHandler:
     """Saves and restores an iterator for Orbax, in one file for each jax process.
 
     The file has the bytes of ``iterator.get_state()``, or its JSON if the state is a
-    dict.  An `experimental.ElasticIterator` whose datasets are shared among processes
-    has another file for each dataset, so that another number of processes can restore
-    it.
+    dict.  Another number of processes can restore an `experimental.ElasticIterator`.
+    If its datasets are shared among processes, there is another file for each dataset.
 
     Example:
         >>> manager.save(                                       # doctest: +SKIP
@@ -128,13 +127,13 @@ class CheckpointHandler:
             ValueError: The folder has no file of this process.
         """
         iterator = _item_of(item, args)
-        file = _file_in(directory)
-        saved_count = shard_files.saved_process_count(file.parent)
+        folder = _file_in(directory).parent
+        saved_count = shard_files.saved_process_count(folder)
         count_differs = saved_count not in (0, jax_process()[1])
         if count_differs and shard_files.has_shards(iterator):
-            shard_files.restore_shards(file.parent, iterator)
+            shard_files.restore_shards(folder, iterator)
         else:
-            _set_text(iterator, _read(directory))
+            _set_text(iterator, _read(directory, iterator))
         iterator.start_prefetch()
         return iterator
 
@@ -237,12 +236,16 @@ async def _write_later(directory: Any, text: str) -> None:
 async def _restore_later(directory: Any, iterator: Checkpointable) -> None:
     import asyncio
 
-    text = await asyncio.to_thread(_read, directory)
+    text = await asyncio.to_thread(_read, directory, iterator)
     _set_text(iterator, text)
 
 
-def _read(directory: Any) -> str:
+def _read(directory: Any, iterator: Any) -> str:
+    """Return the saved state of an iterator in this process."""
     file = _file_in(directory)
+    if not file.exists() and shard_files.fits_all_processes(iterator):
+        saved_count = shard_files.saved_process_count(file.parent)
+        file = file.with_name(f"process_0-of-{saved_count}.json")
     if not file.exists():
         raise ValueError(
             f"File {file} does not exist. It was saved by another number of jax"

@@ -93,8 +93,8 @@ def test_row_has_the_best_of_each_loader(peer_pages):
 
 def test_row_compares_equal_worker_counts(peer_pages):
     outcomes = outcome_of(
-        "first_batch", gristmill_1w=9.0, gristmill_16w=2.0, torch_1w=1.0, torch_16w=3.0
+        "first_batch", gristmill_1w=9.0, gristmill_2w=2.0, torch_1w=1.0, torch_2w=3.0
     )
     assert peer_pages.front_table(outcomes).splitlines()[2:] == [
-        "| first batch, 16 workers | 2 s | torch 1.5x |"
+        "| first batch, 2 workers | 2 s | torch 1.5x |"
     ]

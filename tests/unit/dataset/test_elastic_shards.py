@@ -1,5 +1,6 @@
 """Hosts divide interleaved datasets as in Grain's development version."""
 
+import asyncio
 import itertools
 import json
 
@@ -190,6 +191,33 @@ def test_checkpoint_fits_any_process_count(later, tmp_path, monkeypatch):
         assert handler.restore(tmp_path, iterator) is iterator
         taken += [x for batch in iterator for x in batch.tolist()]
     assert sorted(taken) == sorted(ds)
+
+
+@pytest.mark.parametrize("later", [1, 2, 3])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_checkpoint_of_an_undivided_dataset_fits_any_process_count(
+    later, is_async, tmp_path, monkeypatch
+):
+    ds = gristmill.MapDataset.range(30).shuffle(seed=1)
+    handler = checkpoint.CheckpointHandler()
+    taken = []
+    for host, iterator in enumerate(hosts_of(ds, 6, 2)):
+        taken += next(iterator).tolist()
+        monkeypatch.setattr(checkpoint, "jax_process", lambda host=host: (host, 2))
+        handler.save(tmp_path, iterator)
+    for host, iterator in enumerate(hosts_of(ds, 6, later)):
+        place = (host, later)
+        monkeypatch.setattr(checkpoint, "jax_process", lambda place=place: place)
+        if is_async:
+            asyncio.run(load(iterator, tmp_path))
+        else:
+            handler.restore(tmp_path, iterator)
+        taken += [x for batch in iterator for x in batch.tolist()]
+    assert sorted(taken) == [*range(30)]
+
+
+async def load(iterator, folder):
+    await (await iterator.load(folder))
 
 
 def test_shard_states_of_other_hosts_are_rejected():
