@@ -33,8 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{begin}")
     for begin in (
         "Sparse",
-        "ComplexHalf",
-        "BComplex32",  # From torch 2.14 on.
+        ".* support is experimental",
         "The PyTorch API",
         "TypedStorage",
     )

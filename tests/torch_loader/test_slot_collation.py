@@ -44,6 +44,15 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     collate.default_collate_fn_map.update(rules)
 
 
+@pytest.fixture(autouse=True)
+def each_warning() -> Iterator[None]:
+    """Let torch repeat its warnings, which are errors here, in the second collation."""
+    kept = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(kept)
+
+
 @pytest.fixture
 def slot() -> Slot:
     return Slot(4 << 20)
