@@ -32,7 +32,7 @@ class Failed(Exception):
 
 
 def compare(client, wheel, folder):
-    """Return what the page shows of a client, as a dict of texts and numbers."""
+    """Return the result of a client, as a dict of texts and numbers."""
     result = {
         "client": client.name,
         "version": client.version(),

@@ -1,7 +1,7 @@
-"""Makes an environment for each client, with its locked packages and a wheel of ours.
+"""Makes an environment for each client, with its locked packages and our wheel.
 
-Environments are kept in the build folder. One is made again if its lock changes, and
-the wheel is installed again if the sources change.
+Environments are kept in the build folder. An environment is made again if its lock
+changes, and the wheel is installed again if the sources change.
 """
 
 import ast
@@ -21,7 +21,7 @@ UV = pathlib.Path(sys.executable).parent / "uv"
 # The files that the wheel is built from.
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "csrc/**/*")
 SOURCES += ("pkg/**/*.py", "pkg/**/*.py[xi]", "pkg/**/*.pxd", "pkg/**/py.typed")
-# Variables of uv for options of pip, and what separates their values.
+# Maps options of pip to variables of uv and to the separators of their values.
 UV_VARIABLES = {
     "cert": ("SSL_CERT_FILE", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -115,10 +115,10 @@ def _configuration_of_pip():
 
 
 def uv_settings(configuration):
-    """Return the variables that make uv, which reads no settings of pip, find the same.
+    """Return variables of uv that match settings of pip, which uv does not read.
 
     Args:
-        configuration: Lines of ``pip config list``, those that win first.
+        configuration: Lines of ``pip config list``. Earlier lines override later ones.
     """
     settings = {}
     for line in reversed(configuration.splitlines()):
