@@ -30,6 +30,10 @@ UV_VARIABLES = {
 }
 
 
+class NotInstalled(Exception):
+    """Packages of a client were not installed, or our wheel was not built."""
+
+
 def lock(client, folder):
     """Write the versions of all packages that a client and Gristmill need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -44,14 +48,18 @@ def lock(client, folder):
 
 
 def prepare(client, wheel, folder):
-    """Return the Python of a client's environment."""
+    """Return the Python of a client's environment.
+
+    Raises:
+        NotInstalled: The next call begins again with an empty environment.
+    """
     place = folder / client.name / "venv"
     python = place / "bin" / "python"
-    with _done_once(place / "lock", client.lock.read_bytes()) as pending:
+    with done_once(place / "lock", client.lock.read_bytes()) as pending:
         if pending:
             _uv("venv", "--quiet", "--clear", "--python", sys.executable, place)
             _install(client, python, place)
-    with _done_once(place / "wheel", wheel.read_bytes()) as pending:
+    with done_once(place / "wheel", wheel.read_bytes()) as pending:
         if pending:
             options = ["--quiet", "--no-deps", "--reinstall", "--python", python]
             _uv("pip", "install", *options, wheel)
@@ -70,14 +78,19 @@ def _install(client, python, place):
 
 
 def build_wheel(folder):
-    """Return a wheel of the sources, which is built only if they changed."""
+    """Return a wheel of the sources, which is built only if they changed.
+
+    Raises:
+        NotInstalled: The build printed why.
+    """
     place = folder / "wheel"
-    with _done_once(place / "sources", _sources()) as pending:
+    with done_once(place / "sources", _sources()) as pending:
         if pending:
             for old in place.glob("*.whl"):
                 old.unlink()
             command = [sys.executable, ".ci/make_wheel.py", "build", place]
-            subprocess.run(command, cwd=ROOT, check=True)
+            if subprocess.run(command, cwd=ROOT).returncode:
+                raise NotInstalled("Gristmill's wheel was not built.")
     (wheel,) = place.glob("*.whl")
     return wheel
 
@@ -92,10 +105,15 @@ def _sources():
 
 
 @contextlib.contextmanager
-def _done_once(path, content):
-    """Give True if the file does not have the hash of `content`, and write it."""
+def done_once(path, content):
+    """Yield True if the file does not have the hash of `content`, then write the hash.
+
+    The file does not exist in between, or after an error.
+    """
     digest = hashlib.sha256(content).hexdigest()
     pending = not path.is_file() or path.read_text() != digest
+    if pending:
+        path.unlink(missing_ok=True)
     yield pending
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +123,11 @@ def _done_once(path, content):
 def _uv(*arguments):
     command = [UV, "--no-progress", *map(str, arguments)]
     settings = uv_settings(_configuration_of_pip())
-    subprocess.run(command, env={**settings, **os.environ}, check=True)
+    done = subprocess.run(
+        command, env={**settings, **os.environ}, stderr=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        raise NotInstalled(" ".join(done.stderr.split()))
 
 
 @functools.cache
