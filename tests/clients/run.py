@@ -57,11 +57,14 @@ def compare(client, wheel, folder):
     try:
         result = comparison.compare(client, wheel, folder)
     except environment.NotInstalled as error:
-        result = {"outcome": "not run", "detail": f"Not installed: {error}"}
+        detail = f"Its packages were not installed: {error}"
+        result = {"outcome": "not run", "detail": detail}
     else:
         client.result.write_text(json.dumps(result, indent=2) + "\n")
         page.write()
-    print(result["outcome"], result.get("detail", ""), flush=True)
+    print(
+        *filter(None, [result["outcome"], result.get("detail")]), sep=": ", flush=True
+    )
     return result["outcome"]
 
 

@@ -9,6 +9,7 @@ from clients.environment import uv_settings
 from clients.inside import record
 
 NAMES = client.client_names()
+NOT_RUN = "not run: Its packages were not installed: no network"
 
 
 def test_page_shows_the_last_results():
@@ -85,8 +86,8 @@ def raise_interrupt(*_):
             "comparison.compare",
             raise_not_installed,
             [
-                "Lightning {lightning}: not run Not installed: no network",
-                "timm {timm}: not run Not installed: no network",
+                f"Lightning {{lightning}}: {NOT_RUN}",
+                f"timm {{timm}}: {NOT_RUN}",
             ],
         ),
         (
