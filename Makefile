@@ -57,7 +57,7 @@ dev: $(DEV_VENV)/bin/ninja
 
 $(DEV_VENV)/bin/ninja:
 	.ci/system-packages $(PYTHON)
-	test -x $(DEV_VENV)/bin/python || $(PYTHON) -m venv $(DEV_VENV)
+	test -x $(DEV_VENV)/bin/pip || $(PYTHON) -m venv $(DEV_VENV)
 	$(DEV_BIN)/python -c 'import pathlib, site; \
 		path = pathlib.Path(site.getsitepackages()[0]) / "gristmill-dev.pth"; \
 		path.write_text(str(pathlib.Path("pkg").resolve()))'
@@ -193,7 +193,7 @@ tools: $(VENV)/bin/ninja
 
 $(VENV)/bin/ninja:
 	.ci/system-packages $(PYTHON)
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet 'cmake>=3.24' ninja
 
 clean:

@@ -4,6 +4,7 @@ python .ci/install.py demo [options of pip install]
 """
 
 import re
+import signal
 import subprocess
 import sys
 
@@ -50,6 +51,8 @@ def pip(verb, *arguments):
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", verb]
     command += ["--verbose", *arguments]
     log, progress = [], Progress()
+    # Ctrl-C ends pip and this program without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as running:

@@ -14,7 +14,7 @@ PEERS = ("grain", "torch")
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """A package of others, and a program that uses it with a peer's loader.
+    """A package from PyPI, and a program that uses it with a peer's loader.
 
     Attributes:
         name: Name of the folder.
@@ -22,8 +22,8 @@ class Client:
         package: Name of the package on PyPI.
         peer: The library whose loader the program uses: one of `PEERS`.
         requirements: Pinned packages that the program imports.
-        alone: More of them, installed without their dependencies, whatever version of
-            Python they require.
+        alone: More pinned packages. They are installed without their dependencies, and
+            may require a newer Python.
         changes: Lines of the program, and the lines that replace them for Gristmill.
         drop_in: Run the program by ``python -m gristmill.drop_in`` for Gristmill.
         environment: Environment variables of the program.

@@ -1,7 +1,7 @@
-"""Makes an environment for each client, with its locked packages and a wheel of ours.
+"""Makes an environment for each client, with its locked packages and our wheel.
 
-Environments are kept in the build folder. One is made again if its lock changes, and
-the wheel is installed again if the sources change.
+Environments are kept in the build folder. An environment is made again if its lock
+changes, and the wheel is installed again if the sources change.
 """
 
 import ast
@@ -21,13 +21,17 @@ UV = pathlib.Path(sys.executable).parent / "uv"
 # The files that the wheel is built from.
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "csrc/**/*")
 SOURCES += ("pkg/**/*.py", "pkg/**/*.py[xi]", "pkg/**/*.pxd", "pkg/**/py.typed")
-# Variables of uv for options of pip, and what separates their values.
+# Maps options of pip to variables of uv and to the separators of their values.
 UV_VARIABLES = {
     "cert": ("SSL_CERT_FILE", " "),
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
     "index-url": ("UV_DEFAULT_INDEX", " "),
 }
+
+
+class NotInstalled(Exception):
+    """Packages of a client were not installed, or our wheel was not built."""
 
 
 def lock(client, folder):
@@ -44,14 +48,18 @@ def lock(client, folder):
 
 
 def prepare(client, wheel, folder):
-    """Return the Python of a client's environment."""
+    """Return the Python of a client's environment.
+
+    Raises:
+        NotInstalled: The next call begins again with an empty environment.
+    """
     place = folder / client.name / "venv"
     python = place / "bin" / "python"
-    with _done_once(place / "lock", client.lock.read_bytes()) as pending:
+    with done_once(place / "lock", client.lock.read_bytes()) as pending:
         if pending:
             _uv("venv", "--quiet", "--clear", "--python", sys.executable, place)
             _install(client, python, place)
-    with _done_once(place / "wheel", wheel.read_bytes()) as pending:
+    with done_once(place / "wheel", wheel.read_bytes()) as pending:
         if pending:
             options = ["--quiet", "--no-deps", "--reinstall", "--python", python]
             _uv("pip", "install", *options, wheel)
@@ -70,14 +78,19 @@ def _install(client, python, place):
 
 
 def build_wheel(folder):
-    """Return a wheel of the sources, which is built only if they changed."""
+    """Return a wheel of the sources, which is built only if they changed.
+
+    Raises:
+        NotInstalled: The build printed why.
+    """
     place = folder / "wheel"
-    with _done_once(place / "sources", _sources()) as pending:
+    with done_once(place / "sources", _sources()) as pending:
         if pending:
             for old in place.glob("*.whl"):
                 old.unlink()
             command = [sys.executable, ".ci/make_wheel.py", "build", place]
-            subprocess.run(command, cwd=ROOT, check=True)
+            if subprocess.run(command, cwd=ROOT).returncode:
+                raise NotInstalled("Gristmill's wheel was not built.")
     (wheel,) = place.glob("*.whl")
     return wheel
 
@@ -92,10 +105,15 @@ def _sources():
 
 
 @contextlib.contextmanager
-def _done_once(path, content):
-    """Give True if the file does not have the hash of `content`, and write it."""
+def done_once(path, content):
+    """Yield True if the file does not have the hash of `content`, then write the hash.
+
+    The file does not exist in between, or after an error.
+    """
     digest = hashlib.sha256(content).hexdigest()
     pending = not path.is_file() or path.read_text() != digest
+    if pending:
+        path.unlink(missing_ok=True)
     yield pending
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +123,11 @@ def _done_once(path, content):
 def _uv(*arguments):
     command = [UV, "--no-progress", *map(str, arguments)]
     settings = uv_settings(_configuration_of_pip())
-    subprocess.run(command, env={**settings, **os.environ}, check=True)
+    done = subprocess.run(
+        command, env={**settings, **os.environ}, stderr=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        raise NotInstalled(" ".join(done.stderr.split()))
 
 
 @functools.cache
@@ -115,10 +137,10 @@ def _configuration_of_pip():
 
 
 def uv_settings(configuration):
-    """Return the variables that make uv, which reads no settings of pip, find the same.
+    """Return variables of uv that match settings of pip, which uv does not read.
 
     Args:
-        configuration: Lines of ``pip config list``, those that win first.
+        configuration: Lines of ``pip config list``. Earlier lines override later ones.
     """
     settings = {}
     for line in reversed(configuration.splitlines()):

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from clients import client, page
+from clients import client, environment, page, run
 from clients.comparison import difference
 from clients.environment import uv_settings
 from clients.inside import record
 
 NAMES = client.client_names()
+NOT_RUN = "not run: Its packages were not installed: no network"
 
 
 def test_page_shows_the_last_results():
@@ -68,6 +69,73 @@ def test_result_of_another_program_is_not_shown(tmp_path, monkeypatch):
     assert [*page.load()] == ["some"]
     one.lock.write_text("some==2\n")
     assert not page.load()
+
+
+def raise_not_installed(*_):
+    raise environment.NotInstalled("no network")
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("function", "replacement", "lines"),
+    [
+        (
+            "comparison.compare",
+            raise_not_installed,
+            [
+                f"Lightning {{lightning}}: {NOT_RUN}",
+                f"timm {{timm}}: {NOT_RUN}",
+            ],
+        ),
+        (
+            "comparison.compare",
+            raise_interrupt,
+            ["Lightning {lightning}: interrupted."],
+        ),
+        ("environment.build_wheel", raise_not_installed, ["no network"]),
+    ],
+)
+def test_error_outside_programs_keeps_results(
+    function, replacement, lines, monkeypatch, tmp_path, capsys
+):
+    clients = [client.read(name) for name in ("lightning", "timm")]
+    versions = {one.name: one.version() for one in clients}
+    results = [one.result.read_text() for one in clients]
+    monkeypatch.setattr(environment, "build_wheel", lambda folder: None)
+    monkeypatch.setattr(f"clients.{function}", replacement)
+    assert run.compare_all(clients, tmp_path) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        *(line.format(**versions) for line in lines),
+        "0 of 2 clients are equal.",
+        'To run the others again: make clients ONLY="lightning timm"',
+    ]
+    assert [one.result.read_text() for one in clients] == results
+
+
+def test_equal_client_is_not_to_be_run_again(monkeypatch, tmp_path, capsys):
+    clients = [client.read(name) for name in ("lightning", "timm")]
+    outcomes = {"lightning": "equal", "timm": "failed"}
+    monkeypatch.setattr(environment, "build_wheel", lambda folder: None)
+    monkeypatch.setattr(run, "compare", lambda one, *_: outcomes[one.name])
+    assert run.compare_all(clients, tmp_path) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "1 of 2 clients are equal.",
+        'To run the others again: make clients ONLY="timm"',
+    ]
+
+
+def test_interrupted_step_is_done_again(tmp_path):
+    path = tmp_path / "step"
+    with environment.done_once(path, b"old") as pending:
+        assert pending
+    with pytest.raises(KeyboardInterrupt), environment.done_once(path, b"new"):
+        raise KeyboardInterrupt
+    for expected in (True, False):
+        with environment.done_once(path, b"old") as pending:
+            assert pending is expected
 
 
 def test_uv_looks_where_pip_is_configured_to_look():

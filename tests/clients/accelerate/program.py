@@ -27,8 +27,9 @@ class Stream(torch.utils.data.IterableDataset):
         return iter(torch.arange(50.0))
 
 
-def accelerator(**settings):
-    """Return an `Accelerator`, which keeps its first settings otherwise."""
+def make_accelerator(**settings):
+    """Return a new `Accelerator` with these settings."""
+    # Accelerate keeps the first settings of a process until its state is reset.
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     accelerate.utils.set_seed(3)
@@ -38,9 +39,9 @@ def accelerator(**settings):
 
 
 def trained(workers):
-    ours = accelerator(use_seedable_sampler=True)
+    accelerator = make_accelerator(use_seedable_sampler=True)
     model = torch.nn.Linear(2, 1)
-    model, optimizer, loader, rest = ours.prepare(
+    model, optimizer, loader, rest = accelerator.prepare(
         model,
         torch.optim.SGD(model.parameters(), lr=1e-4),
         DataLoader(Points(), 8, shuffle=True, num_workers=workers),
@@ -48,32 +49,37 @@ def trained(workers):
     )
     for epoch in range(3):
         loader.set_epoch(epoch)
-        skipped = ours.skip_first_batches(loader, 2) if epoch == 1 else loader
+        skipped = accelerator.skip_first_batches(loader, 2) if epoch == 1 else loader
         for batch in skipped:
             loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
-            ours.backward(loss)
+            accelerator.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
             yield "step", (batch, loss.item())
     for batch in rest:
-        yield "gathered", ours.gather_for_metrics((model(batch["x"]), batch["y"]))
+        yield (
+            "gathered",
+            accelerator.gather_for_metrics((model(batch["x"]), batch["y"])),
+        )
     yield "weights", dict(model.state_dict())
 
 
 def streamed(workers, **settings):
     loader = DataLoader(Stream(), 8, num_workers=workers)
-    prepared = accelerator(**settings).prepare(loader)
+    prepared = make_accelerator(**settings).prepare(loader)
     for _ in range(2):
         yield [*prepared]
 
 
 def resumed(workers):
-    """Yield two batches, the rest, and the rest after a resume from a state."""
+    """Yield two batches, the rest, and the rest again after a resume."""
 
     def prepared():
-        ours = accelerator(use_stateful_dataloader=True, use_seedable_sampler=True)
+        accelerator = make_accelerator(
+            use_stateful_dataloader=True, use_seedable_sampler=True
+        )
         loader = DataLoader(torch.arange(50.0), 8, shuffle=True, num_workers=workers)
-        return ours.prepare(loader)
+        return accelerator.prepare(loader)
 
     loader = prepared()
     batches = iter(loader)

@@ -20,7 +20,7 @@ class Points(torch.utils.data.Dataset):
         return x, x.sum(0, keepdim=True)
 
 
-class Keep(Callback):
+class BatchLog(Callback):
     """Records the batches and the losses."""
 
     def __init__(self):
@@ -37,14 +37,14 @@ def fitted(workers):
         DataLoader(Points(), 7, num_workers=workers),
         device="cpu",
     )
-    keep = Keep()
+    log = BatchLog()
     loss = torch.nn.functional.mse_loss
     learner = Learner(
-        loaders, torch.nn.Linear(2, 1), loss_func=loss, metrics=mae, cbs=[keep]
+        loaders, torch.nn.Linear(2, 1), loss_func=loss, metrics=mae, cbs=[log]
     )
     with learner.no_bar(), learner.no_logging():
         learner.fit_one_cycle(2, 1e-2)
-        yield "batches", keep.seen
+        yield "batches", log.seen
         yield "losses", [[*values] for values in learner.recorder.values]
         yield "validation", [*learner.validate()]
         yield "predictions", [*learner.get_preds(dl=loaders.valid)]

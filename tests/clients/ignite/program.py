@@ -63,13 +63,13 @@ def auto_loaded(workers):
     )
     seen = []
     engine = Engine(lambda engine, batch: seen.append(batch))
-    # Epochs that end before and after the loader does.
+    # An epoch of the engine is shorter than one of the loader, which has 7 batches.
     engine.run(loader, max_epochs=3, epoch_length=5)
     yield "batches", seen
 
 
 def resumed(workers):
-    """Yield the batches of a run, and of one that begins at its iteration 9."""
+    """Yield the batches of a run, and of a run that resumes it at iteration 9."""
     loader = DataLoader(Points(), 8, shuffle=True, num_workers=workers, drop_last=True)
     states = []
 

@@ -108,7 +108,7 @@ def check_modules(peer, loader):
 
 def main(folder, peer, loader):
     here = str(pathlib.Path(__file__).parent)
-    # Torch forgets the operators when this object is deleted.
+    # Torch removes the operators when this object is deleted.
     _operators = importlib.import_module("torchvision_operators").declare()
     sys.path[:] = [folder, *(path for path in sys.path if path != here)]
     batches = Batches(loader) if peer == "torch" else None

@@ -18,7 +18,8 @@ def declare():
     """Declare the operators if torchvision is installed and needs it.
 
     Returns:
-        Any: What must stay referenced, or None.
+        Library | None: The library of the declared operators, which exist until it is
+            deleted, or None if nothing was declared.
     """
     if importlib.util.find_spec("torchvision") is None:
         return None

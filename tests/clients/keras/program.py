@@ -28,7 +28,7 @@ class Batches(keras.callbacks.Callback):
         self.logs.append((batch, {key: float(logs[key]) for key in logs}))
 
 
-class Keeps(keras.Sequential):
+class RecordingModel(keras.Sequential):
     """Records the batches of its steps."""
 
     seen = ()
@@ -40,7 +40,9 @@ class Keeps(keras.Sequential):
 
 def fitted(workers):
     keras.utils.set_random_seed(7)
-    model = Keeps([keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1)])
+    model = RecordingModel(
+        [keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1)]
+    )
     model.compile("sgd", "mse", metrics=["mae"], run_eagerly=True)
     train = DataLoader(Points(), 8, shuffle=True, num_workers=workers)
     rest = DataLoader(Points(), 7, num_workers=workers)

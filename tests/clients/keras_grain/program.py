@@ -1,4 +1,4 @@
-"""Fits `Model` on Grain's datasets and loader, and on pictures of a folder."""
+"""Fits `Model` on Grain's datasets and loader, and on a folder of pictures."""
 
 import pathlib
 
@@ -31,7 +31,7 @@ def loader(workers):
     )
 
 
-class Keep(keras.callbacks.Callback):
+class Recorder(keras.callbacks.Callback):
     """Records the logs of each batch."""
 
     def __init__(self):
@@ -48,11 +48,11 @@ def fitted(data, rest):
         [keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1)]
     )
     model.compile("sgd", "mse", metrics=["mae"])
-    keep = Keep()
+    recorder = Recorder()
     history = model.fit(
-        data, validation_data=rest, epochs=3, verbose=0, callbacks=[keep]
+        data, validation_data=rest, epochs=3, verbose=0, callbacks=[recorder]
     )
-    yield "logs", keep.logs
+    yield "logs", recorder.logs
     yield "history", history.history
     yield "evaluation", model.evaluate(rest, verbose=0)
     yield "predictions", model.predict(rest, verbose=0)

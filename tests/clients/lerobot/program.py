@@ -1,6 +1,6 @@
-"""Records episodes of a robot, and loads frames with their past like the trainer.
+"""Records a robot's episodes, and loads frames and their past as the trainer does.
 
-With `EpisodeAwareSampler`, windows of time, pictures with transforms, and statistics.
+Uses `EpisodeAwareSampler`, windows of time, transforms of pictures, and statistics.
 """
 
 import itertools
@@ -48,7 +48,7 @@ def opened(**options):
 
 
 def shuffled(workers):
-    """Yield batches like `lerobot.scripts.train`, which cycles through the loader."""
+    """Yield batches from endless epochs, as `lerobot.scripts.train` does."""
     torch.manual_seed(2)
     transforms = ImageTransforms(ImageTransformsConfig(enable=True))
     dataset = opened(delta_timestamps=WINDOWS, image_transforms=transforms)

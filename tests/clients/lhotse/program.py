@@ -1,7 +1,7 @@
 """Loads speech in batches of equal duration from lhotse's samplers and tar files.
 
-With `DynamicBucketingSampler` and a stop in the middle, with `ZipSampler`, and with
-`IterableDatasetWrapper` whose samplers run in persistent workers.
+Uses `DynamicBucketingSampler` with a stop in the middle, `ZipSampler`, and
+`IterableDatasetWrapper`, whose samplers run in persistent workers.
 """
 
 import itertools
@@ -69,7 +69,7 @@ def dataset():
 
 
 def plain(batch):
-    """Replace cuts by their ids and what lhotse says of their loading."""
+    """Replace each cut with its id and the text of its custom fields."""
     words = dict(batch["supervisions"])
     words["cut"] = [(cut.id, str(cut.custom)) for cut in words["cut"]]
     return {**batch, "supervisions": words}
@@ -114,7 +114,7 @@ def bucketing_state(cuts):
 
 
 class Pairs(K2SpeechRecognitionDataset):
-    """Takes what `ZipSampler` yields: a set of cuts of each of its samplers."""
+    """Takes a pair from `ZipSampler`: a set of cuts from each of its two samplers."""
 
     def __getitem__(self, pair):
         return [super(Pairs, self).__getitem__(cuts) for cuts in pair]
@@ -133,7 +133,7 @@ def zipped(cuts, others, workers):
 
 
 def in_workers(cuts, workers):
-    """Yield epochs of tar files, which each worker reads and samples by itself."""
+    """Yield epochs of tar files. Each worker reads and samples by itself."""
     folder = pathlib.Path("shards")
     if not folder.exists():
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Streams chunks from its writer by torch's loader, shuffled and mixed, and resumes."""
+"""Streams its writer's chunks with torch's loader, shuffled and mixed, and resumes."""
 
 import itertools
 
@@ -72,7 +72,7 @@ def parallel(folders, workers):
 
 
 def stack(samples, rngs):
-    """Join samples of two datasets, with a random number of litdata's generator."""
+    """Join samples of two datasets, and add a number from litdata's generator."""
     tokens = torch.stack([sample["tokens"] for sample in samples])
     return tokens, rngs["random"].random()
 

@@ -1,7 +1,7 @@
-"""Feeds two hosts by Grain pipelines of MaxText: pretraining, preferences, OLMo.
+"""Feeds two hosts from MaxText's Grain pipelines: pretraining, preferences, OLMo.
 
-From ArrayRecord, TFRecord and Parquet files that the program writes, with the tokenizer
-of Llama 2 that MaxText ships, with each kind of packing, and with a stop in the middle.
+Reads ArrayRecord, TFRecord and Parquet files that the program writes. Uses the
+tokenizer of Llama 2 that MaxText ships and each kind of packing, stops, and resumes.
 """
 
 import itertools
@@ -30,7 +30,7 @@ TOKENIZER = pathlib.Path(maxtext.__file__).parent / "assets/tokenizers/tokenizer
 WORDS = "data loader batch worker epoch shuffle record state host resume".split()
 LENGTH = 24
 
-# It ends orphaned processes of the machine, also those of other programs.
+# MaxText would end all orphaned processes of the machine, also of other programs.
 multihost_dataloading._cleanup_orphaned_multiprocessing_processes = lambda: None
 
 
@@ -42,9 +42,9 @@ def texts(count, seed):
 
 def example(text):
     """Return a serialized tf.train.Example."""
-    made = example_pb2.Example()
-    made.features.feature["text"].bytes_list.value.append(text.encode())
-    return made.SerializeToString()
+    message = example_pb2.Example()
+    message.features.feature["text"].bytes_list.value.append(text.encode())
+    return message.SerializeToString()
 
 
 def write_array_records(path, count, seed):
@@ -155,7 +155,7 @@ PREFERENCES = {
     "train_data_columns": ["prompt", "chosen", "rejected"],
     "use_dpo": True,
 }
-# What differs from the options above, by the name of a run.
+# The options in which each run differs from those above.
 RUNS = {
     "first fit": {},
     "best fit, segments": {
@@ -171,7 +171,7 @@ RUNS = {
     "preferences": PREFERENCES,
     "elastic": {"grain_use_elastic_iterator": True, "packing": False},
 }
-# Workers and host of more runs, which take long to start.
+# Numbers of workers and hosts of additional runs. Workers take long to start.
 WITH_WORKERS = {name: [(1, 1)] for name in ("chunks", "mixture", "TFRecord", "elastic")}
 
 
@@ -183,9 +183,9 @@ def iterator(options, host):
 
 
 def run(options, host, steps=6):
-    """Yield batches, then those after a stop, from the state of Grain's iterator."""
+    """Yield batches, a state of Grain's iterator, and the batches after a resume."""
     batches = iterator(options, host)
-    # Not loops: they would begin anew.
+    # A for loop would start again from the first batch.
     for _ in range(steps):
         yield "batch", next(batches)
     state = json.loads(json.dumps(batches.local_iterator.get_state()))
@@ -204,7 +204,7 @@ def evaluate(workers):
 
 
 def olmo(workers):
-    """Yield batches of token files, by MaxText's sampler for Grain's loader."""
+    """Yield batches of token files, with Grain's loader and MaxText's sampler."""
     draws = np.random.default_rng(1)
     paths = []
     for number in range(3):
@@ -226,7 +226,7 @@ def olmo(workers):
 
 
 def main():
-    # As MaxText's trainer does. Workers of Grain get the flags.
+    # MaxText's trainer does this, too. Grain passes the flags to its workers.
     flags.FLAGS.mark_as_parsed()
     write_data()
     for name, changes in RUNS.items():

@@ -1,7 +1,7 @@
-"""Streams compressed shards that the writer made, mixed and shuffled, and resumes.
+"""Streams its writer's compressed shards, mixed and shuffled, and resumes.
 
-With `StreamingDataset` in torch's loader and in `StreamingDataLoader`, a subclass of it
-that counts samples for its state.
+Uses `StreamingDataset` with torch's loader and with `StreamingDataLoader`, a subclass
+of torch's loader that counts samples for its state.
 """
 
 import itertools
@@ -42,7 +42,7 @@ def dataset(folders, run, **options):
 
 
 class Scaled(StreamingDataset):
-    """Transforms samples like a user's subclass, with random numbers of the worker."""
+    """Scales tokens by random numbers of the worker, as a user's subclass does."""
 
     def __getitem__(self, index):
         sample = super().__getitem__(index)
@@ -81,7 +81,7 @@ def streamed(folders, run, workers, persistent):
 
 
 def by_number(folder, workers):
-    """Read by number, with a sampler of torch."""
+    """Yield samples by number, from a sampler of torch, and then in order."""
     clean_stale_shared_memory()
     torch.manual_seed(6)
     samples = Scaled(local=folder, batch_size=5)

@@ -56,7 +56,7 @@ def trained(workers):
 
 
 class Noise:
-    """A transform that draws random numbers in the process that reads."""
+    """Adds random numbers in the process that reads the graph."""
 
     def __call__(self, data):
         data.x = data.x + torch.rand(data.x.shape)

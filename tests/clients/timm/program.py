@@ -1,4 +1,4 @@
-"""Loads pictures by `create_loader`: augmented, repeated, mixed, for many epochs."""
+"""Loads pictures with `create_loader`: augmented, mixed, and for many epochs."""
 
 import pathlib
 import random

@@ -36,7 +36,7 @@ def write_texts(name, count, seed):
 
 
 def trained_tokenizer():
-    """Return torchtitan's tokenizer, of files like those of a model."""
+    """Return torchtitan's tokenizer, loaded from files like those of a model."""
     folder = pathlib.Path("tokenizer")
     folder.mkdir()
     tokenizer = Tokenizer(models.BPE())
@@ -65,7 +65,7 @@ def as_question(sample):
 
 
 def configs(folder, other, workers):
-    """Yield a name, a class of loaders, and its config."""
+    """Yield the name of a run, a class of loaders, and its config."""
     options = {"num_workers": workers, "persistent_workers": workers > 0}
     options["prefetch_factor"] = 3 if workers else None
     text = HuggingFaceTextDataLoader

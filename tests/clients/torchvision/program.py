@@ -1,4 +1,4 @@
-"""Trains a classifier like the references: augmented pictures of a folder, CutMix."""
+"""Trains a classifier as torchvision's references do: with augmentation and CutMix."""
 
 import pathlib
 

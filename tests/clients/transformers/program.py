@@ -1,4 +1,4 @@
-"""Fits a small GPT-2 with `Trainer`: evaluates, predicts, resumes in mid-epoch."""
+"""Fits a small GPT-2 with `Trainer`, evaluates, predicts, and resumes mid-epoch."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ LENGTHS = [3 + 5 * index % 11 for index in range(44)]
 
 
 class Sentences(torch.utils.data.Dataset):
-    """Random tokens, of lengths that differ."""
+    """Random tokens of different lengths."""
 
     def __len__(self):
         return len(LENGTHS)
@@ -55,7 +55,7 @@ class Recorder(transformers.Trainer):
         return loss
 
 
-def trainer(folder, dataset, workers, **options):
+def make_trainer(folder, dataset, workers, **options):
     transformers.set_seed(5)
     config = transformers.GPT2Config(
         vocab_size=32, n_positions=16, n_embd=8, n_layer=1, n_head=2
@@ -81,11 +81,11 @@ def trainer(folder, dataset, workers, **options):
     )
 
 
-def logged(ours):
-    """Return the logs without times."""
+def logged(trainer):
+    """Return the logs without durations and speeds."""
     return [
         {key: value for key, value in entry.items() if not is_time(key)}
-        for entry in ours.state.log_history
+        for entry in trainer.state.log_history
     ]
 
 
@@ -94,25 +94,25 @@ def is_time(key):
 
 
 def fitted(dataset, workers, **options):
-    ours = trainer("fitted", dataset, workers, **options)
-    ours.train()
-    yield "steps", ours.seen
-    metrics = ours.evaluate()
+    trainer = make_trainer("fitted", dataset, workers, **options)
+    trainer.train()
+    yield "steps", trainer.seen
+    metrics = trainer.evaluate()
     yield "metrics", {key: metrics[key] for key in metrics if not is_time(key)}
-    yield "predictions", ours.predict(Sentences()).predictions
-    yield "logs", logged(ours)
-    yield "weights", dict(ours.model.state_dict())
+    yield "predictions", trainer.predict(Sentences()).predictions
+    yield "logs", logged(trainer)
+    yield "weights", dict(trainer.model.state_dict())
 
 
 def resumed(workers):
-    """Yield the steps of a run that continues another one from its step 15."""
+    """Yield the steps of a run that resumes another run at step 15."""
     folder = f"resumed-{workers}"
     options = {"save_strategy": "steps", "save_steps": 15}
-    trainer(folder, Sentences(), workers, **options).train()
-    ours = trainer(folder, Sentences(), workers, **options)
-    ours.train(resume_from_checkpoint=str(pathlib.Path(folder, "checkpoint-15")))
-    yield "steps", ours.seen
-    yield "weights", dict(ours.model.state_dict())
+    make_trainer(folder, Sentences(), workers, **options).train()
+    trainer = make_trainer(folder, Sentences(), workers, **options)
+    trainer.train(resume_from_checkpoint=str(pathlib.Path(folder, "checkpoint-15")))
+    yield "steps", trainer.seen
+    yield "weights", dict(trainer.model.state_dict())
 
 
 def main():

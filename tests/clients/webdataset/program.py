@@ -1,4 +1,4 @@
-"""Streams tar files by `WebLoader` and `DataPipeline`, batched and mixed in workers."""
+"""Streams tar files with `WebLoader` and `DataPipeline`, batched in workers, mixed."""
 
 import pathlib
 
