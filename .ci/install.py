@@ -51,15 +51,17 @@ def pip(verb, *arguments):
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", verb]
     command += ["--verbose", *arguments]
     log, progress = [], Progress()
-    # Ctrl-C ends pip and this program without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as running:
-        for line in running.stdout:
-            log.append(line)
-            if said := progress.said_of(line):
-                print(f"  {said}", flush=True)
+        try:
+            for line in running.stdout:
+                log.append(line)
+                if said := progress.said_of(line):
+                    print(f"  {said}", flush=True)
+        except KeyboardInterrupt:
+            running.terminate()
+            return 128 + signal.SIGINT
     if running.returncode:
         sys.stderr.writelines(log)
     return running.returncode

@@ -38,7 +38,7 @@ DARK_COLORS = {
     COLORS["torch"]: "#b197fc",
     COLORS["SPDL"]: "#69db7c",
 }
-# It covers the line at 1, and no bar.
+# A heading covers the line at 1, but no bar.
 HEADING = {
     "weight": "bold",
     "zorder": 0.5,

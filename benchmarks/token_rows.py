@@ -57,7 +57,7 @@ def _write(prefix: pathlib.Path, lengths: np.ndarray) -> None:
         lengths.tofile(file)
         offsets.tofile(file)
         np.arange(len(lengths) + 1).tofile(file)
-        os.fsync(file)  # Writing it back would slow down the first measurement.
+        os.fsync(file)  # Otherwise the disk is busy while the first run is measured.
     with open(f"{prefix}.bin", "wb") as file:
         file.truncate(int(offsets[-1]) + 2 * int(lengths[-1]))
 

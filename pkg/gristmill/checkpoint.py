@@ -124,7 +124,8 @@ class CheckpointHandler:
             The iterator, which continues at the position.
 
         Raises:
-            ValueError: The folder has no file of this process.
+            ValueError: The folder has no file of this process, or, for an
+                `experimental.ElasticIterator`, of another number of processes.
         """
         iterator = _item_of(item, args)
         folder = _file_in(directory).parent
@@ -200,6 +201,11 @@ class Checkpointable(abc.ABC):
             state: The result of `get_state`.
         """
 
+    @property
+    def _fits_all_processes(self) -> bool:
+        """Whether the state of any process fits this one."""
+        return False
+
     async def save(self, directory: Any) -> Awaitable[None]:
         """Take the current state, and write it after Orbax has made the folder.
 
@@ -243,9 +249,11 @@ async def _restore_later(directory: Any, iterator: Checkpointable) -> None:
 def _read(directory: Any, iterator: Any) -> str:
     """Return the saved state of an iterator in this process."""
     file = _file_in(directory)
-    if not file.exists() and shard_files.fits_all_processes(iterator):
-        saved_count = shard_files.saved_process_count(file.parent)
-        file = file.with_name(f"process_0-of-{saved_count}.json")
+    if isinstance(iterator, Checkpointable) and iterator._fits_all_processes:
+        count = shard_files.saved_process_count(file.parent)
+        others = sorted(file.parent.glob(f"process_*-of-{count}.json"))
+        if others and count != jax_process()[1]:
+            file = others[0]
     if not file.exists():
         raise ValueError(
             f"File {file} does not exist. It was saved by another number of jax"

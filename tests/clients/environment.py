@@ -51,7 +51,7 @@ def prepare(client, wheel, folder):
     """Return the Python of a client's environment.
 
     Raises:
-        NotInstalled: The next call begins again with an empty environment.
+        NotInstalled: The next call repeats the step that failed.
     """
     place = folder / client.name / "venv"
     python = place / "bin" / "python"

@@ -35,12 +35,12 @@ def main():
 
 def compare_all(clients, folder):
     """Run clients, print a line for each, and return the exit status."""
-    rest = {client.name: client for client in clients}
+    rest = [client.name for client in clients]
     try:
         wheel = environment.build_wheel(folder)
         for client in clients:
             if compare(client, wheel, folder) == "equal":
-                del rest[client.name]
+                rest.remove(client.name)
     except environment.NotInstalled as error:
         print(error)
     except KeyboardInterrupt:

@@ -10,11 +10,6 @@ import json
 from typing import Any
 
 
-def fits_all_processes(item: Any) -> bool:
-    """Return whether an iterator is an `ElasticIterator` that any state fits."""
-    return hasattr(item, "shard_options") and not has_shards(item)
-
-
 def has_shards(item: Any) -> bool:
     """Return whether an iterator has a position for each of several datasets."""
     if not hasattr(item, "shard_options"):

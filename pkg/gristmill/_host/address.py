@@ -25,7 +25,7 @@ class Connection(socket.socket):
     """A socket that is closed with the last reference to it."""
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # It could not be created.
+        with contextlib.suppress(AttributeError):  # The socket was not created.
             self.close()
 
 

@@ -42,6 +42,8 @@ from gristmill._pool.unit_task import Bytes
 # Attempts to connect to a pool that ends while this process connects.
 MAX_ATTEMPTS = 100
 RETRY_S = 0.02
+_TOO_MANY_FILES = errno.EMFILE, errno.ENFILE
+_CLOSE = "Close files, or raise the limit (ulimit -n; of the machine: fs.file-max)."
 
 
 class HostPoolOptions(NamedTuple):
@@ -157,19 +159,18 @@ class HostPool:
             The membership and the connection; None if the pool was closed or has
             failed.
         """
-        membership = self._joined()
-        if membership is None:
-            return None
+        membership = None
         try:
-            return membership, self._lane_connection(membership, lane)
+            if (membership := self._joined()) is not None:
+                return membership, self._lane_connection(membership, lane)
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                self.failure = (
-                    f"A lane needs a connection to {self}, but: {error}. Close files,"
-                    " or raise the limit of open files (ulimit -n)."
-                )
-                return None
-            return self._server_lost(membership, lane, f": {error}")
+            if error.errno in _TOO_MANY_FILES:
+                self.failure = f"A lane cannot connect to {self}: {error}. {_CLOSE}"
+            elif membership is None:
+                raise
+            else:
+                return self._server_lost(membership, lane, f": {error}")
+        return None
 
     def prepare(self, request: bytes) -> bytes:
         """Return the request to send for one that `_core.PoolLane` does not send."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -108,7 +109,9 @@ def run_server(
     from gristmill._host.server import Server  # Ranks do not need it.
 
     for module in more_modules:
-        importlib.import_module(module)
+        # The zygote imports it again and reports the error.
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
     gc.freeze()  # The collector does not touch frozen objects, so forks share them.
     gc.enable()  # The command has disabled it.
     listener = socket.socket(fileno=listener_fd)

@@ -18,6 +18,7 @@ from gristmill.experimental import (
     ParquetIterDataset,
 )
 from gristmill.sharding import NoSharding, ShardOptions
+from gristmill.torch import as_tensors
 from support.twins import grain
 
 
@@ -193,31 +194,89 @@ def test_checkpoint_fits_any_process_count(later, tmp_path, monkeypatch):
     assert sorted(taken) == sorted(ds)
 
 
-@pytest.mark.parametrize("later", [1, 2, 3])
-@pytest.mark.parametrize("is_async", [False, True])
-def test_checkpoint_of_an_undivided_dataset_fits_any_process_count(
-    later, is_async, tmp_path, monkeypatch
+async def load(iterator, folder):
+    await (await iterator.load(folder))
+
+
+def restore(iterator, folder):
+    assert checkpoint.CheckpointHandler().restore(folder, iterator) is iterator
+
+
+@pytest.mark.parametrize("later", [1, 3])
+@pytest.mark.parametrize(
+    "continued",
+    [
+        restore,
+        lambda elastic, folder: restore(iter(elastic), folder),
+        lambda elastic, folder: restore(as_tensors(elastic), folder),
+        lambda elastic, folder: asyncio.run(load(elastic, folder)),
+    ],
+)
+def test_undivided_checkpoint_fits_any_process_count(
+    later, continued, tmp_path, monkeypatch
 ):
     ds = gristmill.MapDataset.range(30).shuffle(seed=1)
-    handler = checkpoint.CheckpointHandler()
     taken = []
-    for host, iterator in enumerate(hosts_of(ds, 6, 2)):
-        taken += next(iterator).tolist()
+    for host, elastic in enumerate(hosts_of(ds, 6, 2)):
+        taken += next(elastic).tolist()
         monkeypatch.setattr(checkpoint, "jax_process", lambda host=host: (host, 2))
-        handler.save(tmp_path, iterator)
-    for host, iterator in enumerate(hosts_of(ds, 6, later)):
+        checkpoint.CheckpointHandler().save(tmp_path, elastic)
+    (tmp_path / "process_0-of-2.json").unlink()  # Any file will do.
+    for host, elastic in enumerate(hosts_of(ds, 6, later)):
         place = (host, later)
         monkeypatch.setattr(checkpoint, "jax_process", lambda place=place: place)
-        if is_async:
-            asyncio.run(load(iterator, tmp_path))
-        else:
-            handler.restore(tmp_path, iterator)
-        taken += [x for batch in iterator for x in batch.tolist()]
+        continued(elastic, tmp_path)
+        taken += [x for batch in elastic for x in batch.tolist()]
     assert sorted(taken) == [*range(30)]
 
 
-async def load(iterator, folder):
-    await (await iterator.load(folder))
+class OwnShards(checkpoint.Checkpointable):
+    """A user's iterator with a state for each process."""
+
+    shard_options = ShardOptions(0, 1)
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        raise AssertionError
+
+
+class HidesParent(gristmill.IterDataset):
+    """A user's step whose iterator does not name its parent."""
+
+    def __iter__(self):
+        return HidingIterator(iter(self._parent))
+
+
+class HidingIterator(gristmill.DatasetIterator):
+    def __init__(self, parent):
+        super().__init__()
+        self._hidden = parent
+
+    def __next__(self):
+        return next(self._hidden)
+
+    def get_state(self):
+        return self._hidden.get_state()
+
+    def set_state(self, state):
+        self._hidden.set_state(state)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        OwnShards(),
+        ElasticIterator(HidesParent(interleaved([6] * 4, 1)), 6, NoSharding()),
+    ],
+)
+def test_state_of_another_process_is_not_restored(item, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "jax_process", lambda: (0, 2))
+    checkpoint.CheckpointHandler().save(tmp_path, item)
+    monkeypatch.setattr(checkpoint, "jax_process", lambda: (0, 1))
+    with pytest.raises(ValueError, match=r"process_0-of-1\.json does not exist"):
+        restore(item, tmp_path)
 
 
 def test_shard_states_of_other_hosts_are_rejected():

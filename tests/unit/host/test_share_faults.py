@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import errno
+import gc
 import os
 import resource
 import signal
@@ -51,6 +52,11 @@ class SetTimeout(Rows):
 
     def __setstate__(self, state):
         socket.setdefaulttimeout(1e-6)
+
+
+class IsCollected(gristmill.MapTransform):
+    def map(self, number):
+        return gc.isenabled()
 
 
 class FileLimit(gristmill.MapTransform):
@@ -270,7 +276,9 @@ def test_lane_without_a_descriptor_names_the_limit_of_open_files(monkeypatch):
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(Address, "connect", fail_in_lanes)
-    with pytest.raises(gristmill.WorkerDied, match=r"raise the limit .* \(ulimit -n\)"):
+    with pytest.raises(
+        gristmill.WorkerDied, match=r"Close files, or raise the limit \(ulimit -n"
+    ):
         next(shared)
     shared.close()
 
@@ -286,13 +294,19 @@ def test_connection_without_a_descriptor_raises_one_error():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_workers_collect_garbage():
+    (shared,) = share_all(lambda: load(step=IsCollected), 1, new_name())
+    assert all(batch.all() for batch in shared)
+    shared.close()
+
+
 def test_loss_of_all_workers_with_their_parent_is_no_restart_of_a_unit():
     name = new_name()
     (shared,) = share_all(lambda: load(max_restarts=0), 1, name)
     kept = [next(shared)]
     killed = set()
     while len(killed) < 2:
-        wait_for(lambda: zygotes_of(name) - killed)  # Those stay a while.
+        wait_for(lambda: zygotes_of(name) - killed)  # Killed ones stay a while.
         (zygote,) = zygotes_of(name) - killed
         os.kill(zygote, signal.SIGKILL)
         killed.add(zygote)

@@ -179,6 +179,10 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         self._iterator.close()
 
     @property
+    def _fits_all_processes(self) -> bool:
+        return self._chain_to_divide is None
+
+    @property
     def base_iterator(self) -> DatasetIterator[Any]:
         """The underlying iterator."""
         return self._iterator
@@ -261,6 +265,10 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         self._next_index += self._node._global_batch_size
         return batch
 
+    @property
+    def _fits_all_processes(self) -> bool:
+        return True
+
     def get_state(self) -> Any:
         """Return the number of elements consumed by all hosts together."""
         return {"global_next_index": self._next_index}
@@ -323,6 +331,10 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
             return batching.make_batch(own)
         except StopIteration as error:
             raise as_failure(error, self) from error
+
+    @property
+    def _fits_all_processes(self) -> bool:
+        return True
 
     def get_state(self) -> Any:
         """Return the elements consumed by all hosts, and the state of the stream."""

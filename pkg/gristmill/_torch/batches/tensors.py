@@ -67,7 +67,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
-        """Return the iterator."""
+        """Return the state of the wrapped iterator."""
         return self._iterator.get_state()  # type: ignore[attr-defined]
 
     def set_state(self, state: Any) -> None:
@@ -77,6 +77,11 @@ class TensorIterator(Checkpointable, Iterator[T]):
             state: The result of `get_state`.
         """
         self._iterator.set_state(state)  # type: ignore[attr-defined]
+
+    @property
+    def _fits_all_processes(self) -> bool:
+        wrapped = self._iterator
+        return isinstance(wrapped, Checkpointable) and wrapped._fits_all_processes
 
     def start_prefetch(self) -> None:
         """Let the iterator start computing in the background."""
