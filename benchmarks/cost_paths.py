@@ -212,24 +212,18 @@ def documents() -> grain.IterDataset[Any]:
 
 @path(64)
 def pack_first_fit() -> Run:
-    return take_items(
-        iter(
-            grain.experimental.FirstFitPackIterDataset(
-                documents(), length_struct={"tokens": 512}, num_packing_bins=16
-            )
-        )
+    rows = grain.experimental.FirstFitPackIterDataset(
+        documents(), length_struct={"tokens": 512}, num_packing_bins=16
     )
+    return take_items(iter(rows))
 
 
 @path(256)
 def pack_concat_split() -> Run:
-    return take_items(
-        iter(
-            grain.experimental.ConcatThenSplitIterDataset(
-                documents(), length_struct={"tokens": 512}
-            )
-        )
+    rows = grain.experimental.ConcatThenSplitIterDataset(
+        documents(), length_struct={"tokens": 512}
     )
+    return take_items(iter(rows))
 
 
 def mixed_by_tokens() -> Iterator[Any]:

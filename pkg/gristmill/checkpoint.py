@@ -129,9 +129,7 @@ class CheckpointHandler:
         """
         iterator = _item_of(item, args)
         folder = _file_in(directory).parent
-        saved_count = shard_files.saved_process_count(folder)
-        count_differs = saved_count not in (0, jax_process()[1])
-        if count_differs and shard_files.has_shards(iterator):
+        if _files_of_others(folder) and shard_files.has_shards(iterator):
             shard_files.restore_shards(folder, iterator)
         else:
             _set_text(iterator, _read(directory, iterator))
@@ -250,10 +248,7 @@ def _read(directory: Any, iterator: Any) -> str:
     """Return the saved state of an iterator in this process."""
     file = _file_in(directory)
     if isinstance(iterator, Checkpointable) and iterator._fits_all_processes:
-        count = shard_files.saved_process_count(file.parent)
-        others = sorted(file.parent.glob(f"process_*-of-{count}.json"))
-        if others and count != jax_process()[1]:
-            file = others[0]
+        file = next(iter(_files_of_others(file.parent)), file)
     if not file.exists():
         raise ValueError(
             f"File {file} does not exist. It was saved by another number of jax"
@@ -261,6 +256,14 @@ def _read(directory: Any, iterator: Any) -> str:
         )
     text: str = file.read_text()
     return text
+
+
+def _files_of_others(folder: Any) -> list[Any]:
+    """Return the files of a checkpoint that another number of processes saved."""
+    count = shard_files.saved_process_count(folder)
+    if count == jax_process()[1]:
+        return []
+    return sorted(folder.glob(f"process_*-of-{count}.json"))
 
 
 def _text_of(state: Any) -> str:

@@ -69,7 +69,7 @@ def _start_server(name: str, listener: socket.socket) -> None:
             "import gc, os, sys\n"
             "if os.fork(): os._exit(0)\n"
             "gc.disable()\n"
-            f"sys.path[:] = {[str(part) for part in sys.path]!r}\n"
+            f"sys.path[:] = {parent.search_path()!r}\n"
             "from gristmill._host.server_process import run_server\n"
             f"run_server({name!r}, *{fds!r}, {PROGRAM_MODULES!r})"
         )

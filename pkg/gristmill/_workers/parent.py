@@ -39,7 +39,7 @@ def configure(entry: str, more_modules: Sequence[str] = ()) -> None:
         )
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     bootstrap = (
-        f"import gc, sys; gc.disable(); sys.path[:] = {_search_path()!r}; "
+        f"import gc, sys; gc.disable(); sys.path[:] = {search_path()!r}; "
         "from gristmill._workers.launcher import main; "
         f"main({entry!r}, {[*more_modules]!r})"
     )
@@ -73,7 +73,7 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
         "name": name,
         "pid": os.getpid(),
         "authkey": bytes(process.current_process().authkey),
-        "sys_path": _search_path(),
+        "sys_path": search_path(),
         "cwd": _working_directory(),
         "environ": dict(os.environ),
         "argv": list(getattr(sys, "argv", [""])),
@@ -91,5 +91,6 @@ def _working_directory() -> str:
         return "/"
 
 
-def _search_path() -> list[str]:
+def search_path() -> list[str]:
+    """Return the folders in which this process looks for modules."""
     return [str(part) for part in sys.path]  # Some programs insert Paths.
